@@ -1,0 +1,129 @@
+//! The headers that carry what changes between attempts, and those that belong to the broker.
+//!
+//! The body of a task is never rewritten, so attempts, origins and errors travel here.
+
+/// Attempt number: 1 for the first.
+pub const ATTEMPT: &str = "x-task-attempt";
+/// Routing key as first published.
+pub const ROUTING_KEY: &str = "x-task-routing-key";
+/// Planned time, RFC 3339.
+pub const SCHEDULE_TIME: &str = "x-task-schedule-time";
+/// How the task came in; see [`Origin`].
+pub const ORIGIN: &str = "x-task-origin";
+/// When the first attempt failed, RFC 3339.
+pub const FIRST_FAILED_AT: &str = "x-task-first-failed-at";
+/// The business queue whose attempt failed last.
+pub const FAILED_QUEUE: &str = "x-task-failed-queue";
+/// Low-cardinality kind of the last error.
+pub const ERROR_KIND: &str = "x-task-error-kind";
+/// Text of the last error, cut by [`cut_error`].
+pub const ERROR: &str = "x-task-error";
+/// Why a task is dead; one of the closed set in [`crate::dispose::DeadReason`].
+pub const DEAD_REASON: &str = "x-task-dead-reason";
+/// The dead letter that this task replays.
+pub const REPLAY_OF: &str = "x-task-replay-of";
+/// Task type, for whoever reads only headers.
+pub const TASK_TYPE: &str = "taskType";
+/// A delay in milliseconds asked for by header, as with the retired delayed-message plugin.
+pub const DELAY: &str = "x-delay";
+/// Number of returns as the broker counts them.
+pub const DELIVERY_COUNT: &str = "x-delivery-count";
+
+/// Longest error text that travels in a header, in bytes.
+pub const MAX_ERROR_BYTES: usize = 4 * 1024;
+
+/// How a task came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Published to the broker by any client.
+    Amqp,
+    /// `POST /tasks`.
+    Http,
+    /// `tidegate.enqueue(...)` or a row in `tasks`.
+    Sql,
+    /// A cron row.
+    Cron,
+    /// A replayed dead letter.
+    Replay,
+}
+
+impl Origin {
+    /// The text in the header and in the `tasks` table.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Amqp => "amqp",
+            Self::Http => "http",
+            Self::Sql => "sql",
+            Self::Cron => "cron",
+            Self::Replay => "replay",
+        }
+    }
+
+    /// The origin that `text` names, if it is one of ours.
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Amqp, Self::Http, Self::Sql, Self::Cron, Self::Replay].into_iter().find(|o| o.as_str() == text)
+    }
+}
+
+/// Whether a header belongs to the broker and must not be republished.
+///
+/// A republished `x-death` makes RabbitMQ below 4.0 drop the message at the next delay hop.
+pub fn is_broker_owned(name: &str) -> bool {
+    name == "x-death"
+        || name == DELIVERY_COUNT
+        || name == "x-acquired-count"
+        || name.starts_with("x-first-death-")
+        || name.starts_with("x-last-death-")
+}
+
+/// `text` cut to at most [`MAX_ERROR_BYTES`] on a character boundary, with NUL shown as `\u{0}` text so that
+/// Postgres can store it later.
+pub fn cut_error(text: &str) -> String {
+    let clean = text.replace('\0', "\\u0000");
+    let mut end = clean.len().min(MAX_ERROR_BYTES);
+    while !clean.is_char_boundary(end) {
+        end -= 1;
+    }
+    clean[..end].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_brokers_headers_are_known() {
+        for name in [
+            "x-death",
+            "x-first-death-queue",
+            "x-first-death-exchange",
+            "x-first-death-reason",
+            "x-last-death-queue",
+            "x-delivery-count",
+            "x-acquired-count",
+        ] {
+            assert!(is_broker_owned(name), "{name}");
+        }
+        for name in [ATTEMPT, TASK_TYPE, "traceparent", "x-deathly", "x-delay"] {
+            assert!(!is_broker_owned(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn errors_are_cut_on_a_character_boundary() {
+        assert_eq!(cut_error("short"), "short");
+        let long = "错".repeat(100_000);
+        let cut = cut_error(&long);
+        assert!(cut.len() <= MAX_ERROR_BYTES && cut.len() > MAX_ERROR_BYTES - 4);
+        assert!(long.starts_with(&cut));
+        assert_eq!(cut_error("a\0b"), "a\\u0000b");
+    }
+
+    #[test]
+    fn origins_round_trip() {
+        for origin in [Origin::Amqp, Origin::Http, Origin::Sql, Origin::Cron, Origin::Replay] {
+            assert_eq!(Origin::parse(origin.as_str()), Some(origin));
+        }
+        assert_eq!(Origin::parse("kafka"), None);
+    }
+}

@@ -1,0 +1,133 @@
+//! What each object on the broker is called, from one prefix.
+//!
+//! Queue arguments are forever, so a name whose arguments may change carries a version (`v1` of the ladder).
+
+use std::fmt;
+
+/// The version in the ladder's names. It changes when any argument of a ladder object changes.
+pub const LADDER_VERSION: &str = "v1";
+
+/// Longest name or routing key that AMQP 0-9-1 can carry, in bytes.
+pub const MAX_SHORT_STRING: usize = 255;
+
+/// The names of all platform objects under one prefix (default `task`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Names {
+    prefix: String,
+}
+
+/// Why a text can't be the prefix of the platform's names.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("prefix {0:?}: use 1 to 32 of a-z, 0-9, '-' and '_', starting with a letter")]
+pub struct InvalidPrefix(String);
+
+impl Default for Names {
+    fn default() -> Self {
+        Self { prefix: "task".to_owned() }
+    }
+}
+
+impl Names {
+    /// Names under `prefix`: 1 to 32 of `a-z 0-9 - _`, starting with a letter.
+    pub fn new(prefix: &str) -> Result<Self, InvalidPrefix> {
+        let valid = (1..=32).contains(&prefix.len())
+            && prefix.starts_with(|c: char| c.is_ascii_lowercase())
+            && prefix.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'_');
+        if valid { Ok(Self { prefix: prefix.to_owned() }) } else { Err(InvalidPrefix(prefix.to_owned())) }
+    }
+
+    /// The prefix itself.
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// Where producers publish: a topic exchange whose alternate exchange is [`unrouted`](Self::unrouted).
+    pub fn exchange(&self) -> String {
+        self.with("exchange")
+    }
+
+    /// Where tasks of high priority are published; each queue without a high lane is bound here too.
+    pub fn exchange_high(&self) -> String {
+        self.with("exchange.high")
+    }
+
+    /// What business queues dead-letter into; the router reads its queue.
+    pub fn failed(&self) -> String {
+        self.with("failed")
+    }
+
+    /// Where producers publish that want a delay by header or by `scheduleTime`; the router reads its queue.
+    pub fn ingress(&self) -> String {
+        self.with("ingress")
+    }
+
+    /// What no binding took.
+    pub fn unrouted(&self) -> String {
+        self.with("unrouted")
+    }
+
+    /// Final failures.
+    pub fn dead(&self) -> String {
+        self.with("dead")
+    }
+
+    /// The queue behind one of the platform's own exchanges: `task.failed` → `task.failed.queue`.
+    pub fn queue_of(exchange: &str) -> String {
+        format!("{exchange}.queue")
+    }
+
+    /// Entry exchange of a ladder level.
+    pub fn ladder_exchange(&self, level: u8) -> String {
+        self.with(format_args!("delay.{LADDER_VERSION}.{level}"))
+    }
+
+    /// Delay queue of a ladder level and digit (1 to 15, written in hexadecimal).
+    pub fn ladder_queue(&self, level: u8, digit: u8) -> String {
+        self.with(format_args!("delay.{LADDER_VERSION}.{level}.{digit:x}"))
+    }
+
+    /// The end of the ladder.
+    pub fn ladder_due(&self) -> String {
+        self.with(format_args!("delay.{LADDER_VERSION}.due"))
+    }
+
+    /// Exchange and queue of a fixed delay, e.g. `task.delay.30m`.
+    pub fn fixed_delay(&self, name: &str) -> String {
+        self.with(format_args!("delay.{name}"))
+    }
+
+    /// The high lane of a business queue.
+    pub fn high_lane(queue: &str) -> String {
+        format!("{queue}.high")
+    }
+
+    fn with(&self, rest: impl fmt::Display) -> String {
+        format!("{}.{rest}", self.prefix)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_follow_the_design() {
+        let names = Names::default();
+        assert_eq!(names.exchange(), "task.exchange");
+        assert_eq!(names.exchange_high(), "task.exchange.high");
+        assert_eq!(names.ladder_exchange(6), "task.delay.v1.6");
+        assert_eq!(names.ladder_queue(3, 10), "task.delay.v1.3.a");
+        assert_eq!(names.ladder_due(), "task.delay.v1.due");
+        assert_eq!(names.fixed_delay("30m"), "task.delay.30m");
+        assert_eq!(Names::queue_of(&names.dead()), "task.dead.queue");
+        assert_eq!(Names::high_lane("order.close.queue"), "order.close.queue.high");
+    }
+
+    #[test]
+    fn prefixes_that_would_break_patterns_are_refused() {
+        for bad in ["", "Task", "a.b", "a*", "#", "1a", &"a".repeat(33)] {
+            assert!(Names::new(bad).is_err(), "{bad:?}");
+        }
+        assert_eq!(Names::new("orders-eu").unwrap().exchange(), "orders-eu.exchange");
+    }
+}
