@@ -89,7 +89,9 @@ impl Topology {
 
     /// The lane for a task of this key and priority: high if any queue it reaches says so.
     pub fn lane(&self, key: &str, priority: u8) -> Lane {
-        let high = self.routes(key).any(|q| q.high_lane.is_some_and(|threshold| priority >= threshold));
+        let high = self
+            .routes(key)
+            .any(|q| q.high_lane.is_some_and(|threshold| priority >= threshold));
         if high { Lane::High } else { Lane::Normal }
     }
 
