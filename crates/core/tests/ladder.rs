@@ -1,4 +1,5 @@
 //! The ladder: literal keys, the shared vectors, and a walk through its objects for any delay.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::time::Duration;
 

@@ -1,6 +1,8 @@
 //! Topic patterns against a table taken from the broker's documented rules and against a naive recursion.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use proptest::prelude::*;
+
 use tidegate_core::topic::{Pattern, PatternError};
 
 #[test]
