@@ -32,6 +32,8 @@ pub const DELIVERY_COUNT: &str = "x-delivery-count";
 /// Longest error text that travels in a header, in bytes.
 pub const MAX_ERROR_BYTES: usize = 4 * 1024;
 
+/// When this message was meant to arrive where it is, RFC 3339: the base of the measured lateness.
+pub const DUE_AT: &str = "x-task-due-at";
 /// How a task came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
