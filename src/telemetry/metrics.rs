@@ -45,7 +45,14 @@ pub(super) fn start_at_zero() {
 }
 
 fn task_type_at_zero(task_type: &str) {
-    for outcome in ["confirmed", "returned", "nacked", "timed_out"] {
+    for outcome in [
+        "confirmed",
+        "returned",
+        "nacked",
+        "timed_out",
+        "no_exchange",
+        "invalid",
+    ] {
         counter!("tidegate_published_total", "task_type" => task_type.to_owned(), "outcome" => outcome)
             .increment(0);
     }

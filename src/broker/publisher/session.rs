@@ -81,7 +81,11 @@ pub(super) async fn open(pool: &Pool, settings: &BrokerSettings) -> Result<Sessi
     let connection = pool.get().await?;
     let opened = async {
         let channel = within(settings.connect_timeout, connection.create_channel()).await?;
-        within(settings.connect_timeout, channel.confirm_select(ConfirmSelectOptions::default())).await?;
+        within(
+            settings.connect_timeout,
+            channel.confirm_select(ConfirmSelectOptions::default()),
+        )
+        .await?;
         Ok::<_, LinkError>(channel)
     };
     match opened.await {
@@ -137,7 +141,11 @@ impl Session {
 
     /// Writes one message. An error means that the channel is lost; the request has been answered by then.
     async fn write(&mut self, request: Request) -> Result<(), String> {
-        let Request { message, deadline, reply } = request;
+        let Request {
+            message,
+            deadline,
+            reply,
+        } = request;
         if reply.is_closed() || deadline <= Instant::now() {
             return Ok(());
         }
@@ -157,7 +165,10 @@ impl Session {
             }
             Err(why) => return lost(reply, why),
         }
-        let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
+        let options = BasicPublishOptions {
+            mandatory: true,
+            ..BasicPublishOptions::default()
+        };
         let publish = self.channel.basic_publish(
             key.exchange.clone(),
             key.routing_key.clone(),
@@ -169,14 +180,16 @@ impl Session {
             Ok(Ok(confirm)) => {
                 let sequence = self.sequence;
                 self.sequence += 1;
-                self.confirms.push(Box::pin(confirm.map(move |result| (sequence, result))));
+                self.confirms
+                    .push(Box::pin(confirm.map(move |result| (sequence, result))));
                 self.waiting.insert(sequence, Waiting { key, deadline, reply });
                 Ok(())
             }
             Ok(Err(error)) => lost(reply, error.to_string()),
-            Err(_) if self.connection.status().blocked() => {
-                lost(reply, "the broker blocks publishers (memory or disk alarm)".to_owned())
-            }
+            Err(_) if self.connection.status().blocked() => lost(
+                reply,
+                "the broker blocks publishers (memory or disk alarm)".to_owned(),
+            ),
             Err(_) => lost(reply, "the message could not be written in time".to_owned()),
         }
     }
@@ -207,7 +220,9 @@ impl Session {
             confirmed.push((sequence, acked));
         }
         for (sequence, acked) in confirmed {
-            let Some(waiting) = self.waiting.remove(&sequence) else { continue };
+            let Some(waiting) = self.waiting.remove(&sequence) else {
+                continue;
+            };
             let outcome = match self.returned.remove(&waiting.key) {
                 Some(message) => PublishOutcome::Returned {
                     code: message.reply_code,
@@ -237,10 +252,17 @@ impl Session {
         if exchange.is_empty() || self.known_exchanges.contains(exchange) {
             return Ok(true);
         }
-        let Ok(name) = ShortString::try_new(exchange) else { return Ok(false) };
+        let Ok(name) = ShortString::try_new(exchange) else {
+            return Ok(false);
+        };
         let limit = self.settings.connect_timeout;
-        let probe = within(limit, self.connection.create_channel()).await.map_err(|e| e.to_string())?;
-        let passive = ExchangeDeclareOptions { passive: true, ..ExchangeDeclareOptions::default() };
+        let probe = within(limit, self.connection.create_channel())
+            .await
+            .map_err(|e| e.to_string())?;
+        let passive = ExchangeDeclareOptions {
+            passive: true,
+            ..ExchangeDeclareOptions::default()
+        };
         let found = within(
             limit,
             probe.exchange_declare(name, ExchangeKind::Topic, passive, FieldTable::default()),
@@ -268,7 +290,9 @@ impl Session {
     /// trusted, and unresolved confirms would pile up inside lapin.
     pub(super) fn abandon(self, why: &str) {
         for waiting in self.waiting.into_values() {
-            let _ = waiting.reply.send(PublishOutcome::TimedOut { why: why.to_owned() });
+            let _ = waiting
+                .reply
+                .send(PublishOutcome::TimedOut { why: why.to_owned() });
         }
         drop(Connection::take(self.connection));
     }
