@@ -30,7 +30,7 @@
 //! # Ok(()) }
 //! ```
 
-mod attempt;
+pub(crate) mod attempt;
 mod builder;
 mod handler;
 mod queue;
