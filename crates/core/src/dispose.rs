@@ -57,6 +57,8 @@ pub enum Outcome {
     InvalidEnvelope,
     /// The body is larger than the limit.
     TooLarge,
+    /// The payload is not what the handler of its type and version expects.
+    ContractViolation,
 }
 
 impl Outcome {
@@ -76,6 +78,7 @@ impl Outcome {
             Self::UnknownTaskType => "unknown_task_type",
             Self::InvalidEnvelope => "invalid_envelope",
             Self::TooLarge => "too_large",
+            Self::ContractViolation => "contract_violation",
         }
     }
 }
@@ -200,6 +203,7 @@ pub fn dispose(attempt: &Attempt, policy: &RetryPolicy, outcome: Outcome) -> Dis
         Outcome::Crashed { .. } => dead(DeadReason::WorkerCrash),
         Outcome::InvalidEnvelope => dead(DeadReason::InvalidEnvelope),
         Outcome::TooLarge => dead(DeadReason::TooLarge),
+        Outcome::ContractViolation => dead(DeadReason::ContractViolation),
     }
 }
 
