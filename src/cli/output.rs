@@ -56,7 +56,7 @@ pub fn colour_on_stderr() -> bool {
 /// A table without lines, as people read it and `awk` too.
 pub fn table(head: &[&str], rows: Vec<Vec<String>>) -> String {
     let mut table = comfy_table::Table::new();
-    table.load_preset(comfy_table::presets::NOTHING).set_header(head.to_vec());
+    table.load_style(comfy_table::presets::NOTHING).set_header(head.to_vec());
     for row in rows {
         table.add_row(row);
     }
