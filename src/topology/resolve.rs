@@ -141,21 +141,21 @@ fn platform(sources: &[Source], errors: &mut Vec<FileError>) -> Platform {
 
 /// Where each queue name, high lanes included, was seen first.
 #[derive(Default)]
-struct Seen(HashMap<String, String>);
+struct Seen<'a>(HashMap<String, (&'a Source, usize)>);
 
-impl Seen {
-    fn queue(&mut self, source: &Source, entry: &QueueEntry, errors: &mut Vec<FileError>) {
+impl<'a> Seen<'a> {
+    fn queue(&mut self, source: &'a Source, entry: &QueueEntry, errors: &mut Vec<FileError>) {
         let name = entry.name.get_ref();
         let at = entry.name.span().start;
-        let place = format!("{}:{}", source.path.display(), source.line(at));
         let lane = entry.high_lane.is_some().then(|| Names::high_lane(name));
         for taken in std::iter::once(name.clone()).chain(lane) {
-            let Some(first) = self.0.get(&taken) else {
-                self.0.insert(taken, place.clone());
+            let Some((first, offset)) = self.0.get(&taken) else {
+                self.0.insert(taken, (source, at));
                 continue;
             };
             let what = if taken == *name { "queue" } else { "high lane" };
-            let message = format!("{what} {taken:?} is already declared at {first}: rename or drop one");
+            let place = format!("{}:{}", first.path.display(), first.line(*offset));
+            let message = format!("{what} {taken:?} is already declared at {place}: rename or drop one");
             errors.push(source.error(at, message));
         }
     }
