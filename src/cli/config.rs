@@ -10,14 +10,14 @@ use crate::config::{Loaded, print};
 
 /// What to do with the settings.
 #[derive(Debug, clap::Subcommand)]
-pub enum Config {
+pub(super) enum Config {
     /// Show every setting, where it is from, and its environment variable. Secrets are masked
     Print,
 }
 
 impl Config {
     /// Runs the command.
-    pub fn run(&self, loaded: &Loaded, output: Output) -> Result<(), Failure> {
+    pub(super) fn run(&self, loaded: &Loaded, output: Output) -> Result<(), Failure> {
         let Self::Print = self;
         let shown = print::shown(&loaded.settings);
         if output.json {

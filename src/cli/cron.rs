@@ -15,11 +15,13 @@ use crate::{config::Config, store::Store};
 
 /// Commands of `cron`.
 #[derive(Debug, clap::Subcommand)]
-pub enum Cron {
+pub(super) enum Cron {
     /// All schedules in the ledger
     List,
     /// When a schedule fires next; without a NAME no database is needed
-    #[command(after_help = "Example:\n  tidegate cron next --expression '0 9 * * mon-fri' --zone Asia/Shanghai --count 3")]
+    #[command(
+        after_help = "Example:\n  tidegate cron next --expression '0 9 * * mon-fri' --zone Asia/Shanghai --count 3"
+    )]
     Next {
         /// A schedule in the ledger
         #[arg(required_unless_present = "expression")]
@@ -60,10 +62,16 @@ struct Occurrence {
 
 impl Cron {
     /// Runs the command.
-    pub async fn run(self, config: &Config, output: Output) -> Result<(), Failure> {
+    pub(super) async fn run(self, config: &Config, output: Output) -> Result<(), Failure> {
         match self {
             Self::List => list(&services::store(config)?, config, output).await,
-            Self::Next { name, expression, zone, count, after } => {
+            Self::Next {
+                name,
+                expression,
+                zone,
+                count,
+                after,
+            } => {
                 let (expression, zone) = match (name, expression) {
                     (Some(name), _) => named(&name, config).await?,
                     (None, expression) => (expression.unwrap_or_default(), zone),
@@ -75,7 +83,11 @@ impl Cron {
 }
 
 async fn list(store: &Store, config: &Config, output: Output) -> Result<(), Failure> {
-    let rows = store.cron_tasks().list().await.map_err(|error| services::of_store(&error, config))?;
+    let rows = store
+        .cron_tasks()
+        .list()
+        .await
+        .map_err(|error| services::of_store(&error, config))?;
     let rows: Vec<Row> = rows
         .into_iter()
         .map(|row| Row {
@@ -108,38 +120,70 @@ async fn list(store: &Store, config: &Config, output: Output) -> Result<(), Fail
             ]
         })
         .collect();
-    let head = ["NAME", "TASK TYPE", "EXPRESSION", "ZONE", "ENABLED", "NEXT", "LAST", "ERROR"];
+    let head = [
+        "NAME",
+        "TASK TYPE",
+        "EXPRESSION",
+        "ZONE",
+        "ENABLED",
+        "NEXT",
+        "LAST",
+        "ERROR",
+    ];
     output.data(&table(&head, rows))
 }
 
 async fn named(name: &str, config: &Config) -> Result<(String, String), Failure> {
     let store = services::store(config)?;
-    let row = store.cron_tasks().get(name).await.map_err(|error| services::of_store(&error, config))?;
+    let row = store
+        .cron_tasks()
+        .get(name)
+        .await
+        .map_err(|error| services::of_store(&error, config))?;
     let row = row.ok_or_else(|| {
-        Failure::new(Exit::NotFound, format!("no schedule is called {name:?}"), "tidegate.cron_tasks", "`tidegate cron list` names them")
+        Failure::new(
+            Exit::NotFound,
+            format!("no schedule is called {name:?}"),
+            "tidegate.cron_tasks",
+            "`tidegate cron list` names them",
+        )
     })?;
     Ok((row.cron_expression, row.time_zone))
 }
 
-fn next(expression: &str, zone: &str, count: u16, after: DateTime<Utc>, output: Output) -> Result<(), Failure> {
+fn next(
+    expression: &str,
+    zone: &str,
+    count: u16,
+    after: DateTime<Utc>,
+    output: Output,
+) -> Result<(), Failure> {
     let schedule = Schedule::parse(expression, zone).map_err(|why| {
         let place = format!("expression {expression:?} in zone {zone:?}");
         Failure::new(Exit::Usage, why, place, "correct the expression or the zone")
     })?;
-    let occurrences: Vec<Occurrence> = std::iter::successors(schedule.next_after(after), |at| schedule.next_after(*at))
-        .take(count.into())
-        .map(|at| Occurrence {
-            utc: at.to_rfc3339_opts(SecondsFormat::Secs, true),
-            local: at.with_timezone(&schedule.zone()).to_rfc3339_opts(SecondsFormat::Secs, false),
-        })
-        .collect();
+    let occurrences: Vec<Occurrence> =
+        std::iter::successors(schedule.next_after(after), |at| schedule.next_after(*at))
+            .take(count.into())
+            .map(|at| Occurrence {
+                utc: at.to_rfc3339_opts(SecondsFormat::Secs, true),
+                local: at
+                    .with_timezone(&schedule.zone())
+                    .to_rfc3339_opts(SecondsFormat::Secs, false),
+            })
+            .collect();
     if occurrences.is_empty() {
         output.message("note: this schedule never fires again");
     }
     if output.json {
         return output.json_line(&occurrences);
     }
-    output.data(&occurrences.iter().map(|o| format!("{}\t{}\n", o.utc, o.local)).collect::<String>())
+    output.data(
+        &occurrences
+            .iter()
+            .map(|o| format!("{}\t{}\n", o.utc, o.local))
+            .collect::<String>(),
+    )
 }
 
 fn shown(at: DateTime<Utc>) -> String {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// Why a text is no delay.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DelayError {
+pub(super) enum DelayError {
     /// Below zero.
     #[error("a delay can't be negative; leave it out, or write 0s, for now")]
     Negative,
@@ -22,7 +22,7 @@ pub enum DelayError {
 }
 
 /// Parses `text`. `0s` is now; below a nanosecond is rounded up.
-pub fn parse(text: &str) -> Result<Duration, DelayError> {
+pub(super) fn parse(text: &str) -> Result<Duration, DelayError> {
     let text = text.trim();
     if text.starts_with('-') {
         return Err(DelayError::Negative);
@@ -49,7 +49,9 @@ pub fn parse(text: &str) -> Result<Duration, DelayError> {
         nanos = nanos.checked_add(part).ok_or(DelayError::TooLong)?;
         rest = after.trim_start();
     }
-    u64::try_from(nanos).map(Duration::from_nanos).map_err(|_| DelayError::TooLong)
+    u64::try_from(nanos)
+        .map(Duration::from_nanos)
+        .map_err(|_| DelayError::TooLong)
 }
 
 fn split(text: &str, belongs: fn(char) -> bool) -> (&str, &str) {
@@ -77,7 +79,9 @@ fn of_unit(whole: &str, fraction: &str, unit: u128) -> Result<u128, DelayError> 
     let part: u128 = fraction.parse().map_err(|_| DelayError::Malformed)?;
     let whole = count.checked_mul(unit).ok_or(DelayError::TooLong)?;
     // Late by under a nanosecond rather than early.
-    whole.checked_add((part * unit).div_ceil(scale)).ok_or(DelayError::TooLong)
+    whole
+        .checked_add((part * unit).div_ceil(scale))
+        .ok_or(DelayError::TooLong)
 }
 
 #[cfg(test)]
@@ -112,7 +116,9 @@ mod tests {
         for text in ["60", "1.5", "1e30", "0"] {
             assert_eq!(parse(text), Err(DelayError::NoUnit(text.to_owned())), "{text}");
         }
-        for text in ["", "s", "1.s", ".5s", "1x", "NaN", "inf", "1s;", "1e3s", "一s", "+-1s"] {
+        for text in [
+            "", "s", "1.s", ".5s", "1x", "NaN", "inf", "1s;", "1e3s", "一s", "+-1s",
+        ] {
             assert_eq!(parse(text), Err(DelayError::Malformed), "{text}");
         }
         for text in ["99999999999999999999999999999999999999999s", "1000000000000d"] {

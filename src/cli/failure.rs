@@ -10,7 +10,7 @@ use crate::config::ConfigError;
 
 /// Exit codes, the same for every command. 0 is success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exit {
+pub(super) enum Exit {
     /// Failed.
     Failed = 1,
     /// The call is wrong: flags, settings or input. The same call fails again.
@@ -33,31 +33,31 @@ impl From<Exit> for ExitCode {
 
 /// One of several things that are wrong.
 #[derive(Clone, Debug)]
-pub struct Detail {
+pub(super) struct Detail {
     /// For people.
-    pub text: String,
+    pub(super) text: String,
     /// For programs.
-    pub data: Value,
+    pub(super) data: Value,
 }
 
 /// Why a command failed: what, where, and what to do next. Holds no secret.
 #[derive(Clone, Debug)]
-pub struct Failure {
+pub(super) struct Failure {
     /// Exit code.
-    pub exit: Exit,
+    pub(super) exit: Exit,
     /// What is wrong.
-    pub what: String,
+    pub(super) what: String,
     /// Where: a file, a flag, a queue, a server.
-    pub place: String,
+    pub(super) place: String,
     /// What to do next.
-    pub next: String,
+    pub(super) next: String,
     /// The single things that are wrong, where there are several.
-    pub details: Vec<Detail>,
+    pub(super) details: Vec<Detail>,
 }
 
 impl Failure {
     /// A failure without details.
-    pub fn new(exit: Exit, what: impl ToString, place: impl ToString, next: impl ToString) -> Self {
+    pub(super) fn new(exit: Exit, what: impl ToString, place: impl ToString, next: impl ToString) -> Self {
         Self {
             exit,
             what: what.to_string(),
@@ -68,13 +68,13 @@ impl Failure {
     }
 
     /// The same with `details`.
-    pub fn with_details(mut self, details: Vec<Detail>) -> Self {
+    pub(super) fn with_details(mut self, details: Vec<Detail>) -> Self {
         self.details = details;
         self
     }
 
     /// For people, on stderr.
-    pub fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let mut text = format!("error: {}\n", self.what);
         for detail in &self.details {
             text.push_str(&format!("  - {}\n", detail.text));
@@ -84,7 +84,7 @@ impl Failure {
     }
 
     /// For programs, on stderr.
-    pub fn json(&self) -> Value {
+    pub(super) fn json(&self) -> Value {
         let mut error = json!({
             "what": self.what,
             "where": self.place,

@@ -13,7 +13,7 @@ use crate::config::Config;
 
 /// Arguments of `migrate`.
 #[derive(Debug, clap::Args)]
-pub struct Migrate {
+pub(super) struct Migrate {
     #[command(subcommand)]
     action: Option<Action>,
 }
@@ -37,7 +37,7 @@ enum Action {
 
 impl Migrate {
     /// Runs the command.
-    pub async fn run(self, config: &Config, output: Output) -> Result<(), Failure> {
+    pub(super) async fn run(self, config: &Config, output: Output) -> Result<(), Failure> {
         let store = services::store(config)?;
         let failed = |error| services::of_store(&error, config);
         match self.action.unwrap_or(Action::Up) {
@@ -56,7 +56,11 @@ impl Migrate {
                 if output.json {
                     output.json_line(&json!({ "current": current }))?;
                 } else {
-                    output.data(if current { "the schema is current\n" } else { "the schema is out of date\n" })?;
+                    output.data(if current {
+                        "the schema is current\n"
+                    } else {
+                        "the schema is out of date\n"
+                    })?;
                 }
                 if current { Ok(()) } else { Err(out_of_date()) }
             }
@@ -70,16 +74,29 @@ impl Migrate {
                     ));
                 }
                 store.revert_to(to).await.map_err(failed)?;
-                if output.json { output.json_line(&json!({ "revertedTo": to })) } else { output.data(&format!("reverted to {to}\n")) }
+                if output.json {
+                    output.json_line(&json!({ "revertedTo": to }))
+                } else {
+                    output.data(&format!("reverted to {to}\n"))
+                }
             }
         }
     }
 }
 
 fn joined(versions: &[i64]) -> String {
-    versions.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    versions
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn out_of_date() -> Failure {
-    Failure::new(Exit::Differences, "the schema is out of date", "database", "run `tidegate migrate`")
+    Failure::new(
+        Exit::Differences,
+        "the schema is out of date",
+        "database",
+        "run `tidegate migrate`",
+    )
 }

@@ -23,7 +23,7 @@ use self::{
     output::{Output, colour_on_stderr},
 };
 use crate::{
-    config::{LogFormat, Loaded, Outside, Source},
+    config::{Loaded, LogFormat, Outside, Source},
     telemetry::logs,
 };
 
@@ -73,7 +73,9 @@ enum Command {
 }
 
 fn setting(text: &str) -> Result<(String, String), String> {
-    let (key, value) = text.split_once('=').ok_or("write it as KEY=VALUE, e.g. amqp.in_flight=500")?;
+    let (key, value) = text
+        .split_once('=')
+        .ok_or("write it as KEY=VALUE, e.g. amqp.in_flight=500")?;
     Ok((key.to_owned(), value.to_owned()))
 }
 
@@ -98,7 +100,14 @@ impl Cli {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()
-            .map_err(|why| Failure::new(Exit::Failed, why, "start of the runtime", "check the limits of this process"))?;
+            .map_err(|why| {
+                Failure::new(
+                    Exit::Failed,
+                    why,
+                    "start of the runtime",
+                    "check the limits of this process",
+                )
+            })?;
         let config = &loaded.config;
         let result = runtime.block_on(async {
             match self.command {
@@ -117,7 +126,10 @@ impl Cli {
 
     fn load(&self) -> Result<Loaded, Failure> {
         let lossy = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
-            (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned())
+            (
+                name.to_string_lossy().into_owned(),
+                value.to_string_lossy().into_owned(),
+            )
         };
         let mut flags = self.set.clone();
         match &self.command {
@@ -125,7 +137,11 @@ impl Cli {
             Command::Topology(topology) => flags.extend(topology.settings()),
             _ => {}
         }
-        let outside = Outside { file: self.config.clone(), env: std::env::vars_os().map(lossy).collect(), flags };
+        let outside = Outside {
+            file: self.config.clone(),
+            env: std::env::vars_os().map(lossy).collect(),
+            flags,
+        };
         Ok(crate::config::load(&outside)?)
     }
 }
@@ -133,10 +149,19 @@ impl Cli {
 /// A server logs as it is told; a command says what happened by itself and logs warnings only, unless told.
 fn start_logs(loaded: &Loaded, server: bool) -> Result<(), Failure> {
     let log = &loaded.config.log;
-    let told = loaded.settings.get("log.filter").is_some_and(|setting| setting.source != Source::Default);
-    let filter = if server || told { log.filter.as_str() } else { "error" };
+    let told = loaded
+        .settings
+        .get("log.filter")
+        .is_some_and(|setting| setting.source != Source::Default);
+    let filter = if server || told {
+        log.filter.as_str()
+    } else {
+        "error"
+    };
     let format = match log.format {
-        LogFormat::Text => logs::Format::Text { colour: colour_on_stderr() },
+        LogFormat::Text => logs::Format::Text {
+            colour: colour_on_stderr(),
+        },
         LogFormat::Json => logs::Format::Json,
     };
     logs::init(format, filter)

@@ -20,7 +20,7 @@ use super::{
     services,
 };
 use crate::{
-    broker::{connection, publisher::Publisher},
+    broker::{connection::Link, publisher::Publisher},
     config::{Config, Loaded},
     publish::{
         SendError, TaskPublisher,
@@ -44,7 +44,7 @@ The envelope is sent byte for byte; only a missing taskId is added. Exit code 4:
 /// Arguments of `publish`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Publish {
+pub(super) struct Publish {
     /// File that holds the envelope; `-` is stdin
     #[arg(value_name = "FILE", required_unless_present = "task_type")]
     file: Option<PathBuf>,
@@ -99,12 +99,14 @@ struct Published {
 
 impl Publish {
     /// Runs the command.
-    pub async fn run(self, loaded: &Loaded, output: Output) -> Result<(), Failure> {
+    pub(super) async fn run(self, loaded: &Loaded, output: Output) -> Result<(), Failure> {
         let config = &loaded.config;
         let tasks = self.tasks(config)?;
         let (topology, has_files) = services::topology_if_any(loaded)?;
         if !has_files {
-            output.message("note: there are no topology files here, so routing keys are not checked before sending");
+            output.message(
+                "note: there are no topology files here, so routing keys are not checked before sending",
+            );
         } else if self.exchange.is_none() && !self.allow_unrouted {
             for task in &tasks {
                 check_route(&topology, task.task.key())?;
@@ -114,7 +116,10 @@ impl Publish {
 
         let settings = services::broker(config, "tidegate publish")?;
         // Says at once what a publish would only say by timing out: wrong address, wrong password.
-        let probe = connection::connect(&settings, "publish").await.map_err(|error| services::of_link(&error, config))?;
+        let link = Link::new(settings.clone(), "publish");
+        link.channel()
+            .await
+            .map_err(|error| services::of_link(&error, config))?;
         let publisher = Publisher::start(&settings)
             .map_err(|why| Failure::new(Exit::Failed, why, "publisher", "report this as a bug"))?;
         let exchange = self.exchange.clone().unwrap_or_else(|| topology.names.exchange());
@@ -135,7 +140,7 @@ impl Publish {
             }
         }
         drop(sent);
-        let _ = tokio::time::timeout(config.amqp.connect_timeout, probe.close(200, "done".into())).await;
+        link.close().await;
         match failed.is_empty() {
             true => Ok(()),
             false => Err(not_sent(&failed)),
@@ -149,7 +154,8 @@ impl Publish {
         let bodies = self.bodies()?;
         let mut tasks = Vec::with_capacity(bodies.len());
         for (place, body) in bodies {
-            let mut task = prepare(body, when, &limits, now).map_err(|error| services::of_prepare(&error, &place))?;
+            let mut task =
+                prepare(body, when, &limits, now).map_err(|error| services::of_prepare(&error, &place))?;
             task.task.routing_key.clone_from(&self.key);
             task.task.exchange.clone_from(&self.exchange);
             tasks.push(task);
@@ -158,7 +164,9 @@ impl Publish {
     }
 
     fn when(&self) -> Result<When, Failure> {
-        let usage = |why: String, flag: &str| Failure::new(Exit::Usage, why, flag, "correct it; nothing was published");
+        let usage = |why: String, flag: &str| {
+            Failure::new(Exit::Usage, why, flag, "correct it; nothing was published")
+        };
         match (&self.delay, &self.at) {
             (Some(text), _) => {
                 delay::parse(text).map(When::After).map_err(|why| usage(format!("{text:?}: {why}"), "--delay"))
@@ -180,49 +188,100 @@ impl Publish {
                 priority: self.priority,
                 trace_id: self.trace.clone(),
             };
-            let body = draft.into_bytes().map_err(|error| services::of_prepare(&error, "--payload"))?;
+            let body = draft
+                .into_bytes()
+                .map_err(|error| services::of_prepare(&error, "--payload"))?;
             return Ok(vec![("the flags of this command".to_owned(), body)]);
         }
         let file = self.file.clone().unwrap_or_else(|| "-".into());
         let is_stdin = file.as_os_str() == "-";
-        let name = if is_stdin { "stdin".to_owned() } else { file.display().to_string() };
-        let unreadable = |why: io::Error| Failure::new(Exit::Usage, why, &name, "name a file that can be read, or - for stdin");
-        let source: Box<dyn Read> = if is_stdin { Box::new(io::stdin()) } else { Box::new(File::open(&file).map_err(unreadable)?) };
+        let name = if is_stdin {
+            "stdin".to_owned()
+        } else {
+            file.display().to_string()
+        };
+        let unreadable = |why: io::Error| {
+            Failure::new(
+                Exit::Usage,
+                why,
+                &name,
+                "name a file that can be read, or - for stdin",
+            )
+        };
+        let source: Box<dyn Read> = if is_stdin {
+            Box::new(io::stdin())
+        } else {
+            Box::new(File::open(&file).map_err(unreadable)?)
+        };
         let mut input = Vec::new();
-        source.take(MAX_INPUT_BYTES + 1).read_to_end(&mut input).map_err(unreadable)?;
+        source
+            .take(MAX_INPUT_BYTES + 1)
+            .read_to_end(&mut input)
+            .map_err(unreadable)?;
         if input.len() as u64 > MAX_INPUT_BYTES {
-            return Err(Failure::new(Exit::Usage, format!("the input is over {MAX_INPUT_BYTES} bytes"), name, "split it"));
+            return Err(Failure::new(
+                Exit::Usage,
+                format!("the input is over {MAX_INPUT_BYTES} bytes"),
+                name,
+                "split it",
+            ));
         }
         if !self.lines {
             return Ok(vec![(name, input)]);
         }
         let lines = input.split(|byte| *byte == b'\n').enumerate();
         let bodies: Vec<_> = lines
-            .map(|(n, line)| (format!("{name}, line {}", n + 1), line.strip_suffix(b"\r").unwrap_or(line)))
+            .map(|(n, line)| {
+                (
+                    format!("{name}, line {}", n + 1),
+                    line.strip_suffix(b"\r").unwrap_or(line),
+                )
+            })
             .filter(|(_, line)| !line.is_empty())
             .map(|(place, line)| (place, line.to_vec()))
             .collect();
         if bodies.is_empty() {
-            return Err(Failure::new(Exit::Usage, "there is no line in the input", name, "give one envelope per line"));
+            return Err(Failure::new(
+                Exit::Usage,
+                "there is no line in the input",
+                name,
+                "give one envelope per line",
+            ));
         }
         Ok(bodies)
     }
 
     fn notes(&self, tasks: &[Prepared], output: Output) {
-        let scheduled = tasks.iter().filter(|task| task.due_from == DueFrom::ScheduleTime).count();
+        let scheduled = tasks
+            .iter()
+            .filter(|task| task.due_from == DueFrom::ScheduleTime)
+            .count();
         match (scheduled, tasks) {
             (0, _) => {}
-            (_, [task]) => output.message(&format!("note: delayed until its scheduleTime, {}", shown(task.due))),
+            (_, [task]) => output.message(&format!(
+                "note: delayed until its scheduleTime, {}",
+                shown(task.due)
+            )),
             (n, _) => output.message(&format!("note: {n} tasks are delayed until their scheduleTime")),
         }
-        let ids = tasks.iter().filter(|task| task.id_added && self.task_type.is_none()).count();
+        let ids = tasks
+            .iter()
+            .filter(|task| task.id_added && self.task_type.is_none())
+            .count();
         if ids > 0 {
-            output.message(&format!("note: a taskId was added to {ids} of {} tasks", tasks.len()));
+            output.message(&format!(
+                "note: a taskId was added to {ids} of {} tasks",
+                tasks.len()
+            ));
         }
     }
 }
 
-async fn send(publisher: &TaskPublisher, task: Prepared, exchange: String) -> (Published, Result<(), SendError>) {
+async fn send(
+    publisher: &TaskPublisher,
+    task: Prepared,
+    exchange: String,
+) -> (Published, Result<(), SendError>) {
     let mut published = Published {
         task_id: task.task.task_id.clone(),
         task_type: task.task.task_type.clone(),
@@ -249,7 +308,10 @@ fn print(task: &Published, output: Output) -> Result<(), Failure> {
     if output.json {
         return output.json_line(task);
     }
-    output.data(&format!("{}\t{}\t{}\t{}\n", task.task_id, task.exchange, task.routing_key, task.due))
+    output.data(&format!(
+        "{}\t{}\t{}\t{}\n",
+        task.task_id, task.exchange, task.routing_key, task.due
+    ))
 }
 
 /// A task that no queue takes would end in the platform's queue of unrouted messages, confirmed.
@@ -279,17 +341,27 @@ fn not_sent(failed: &[(Published, SendError)]) -> Failure {
         data: serde_json::json!({"taskId": task.task_id, "status": task.status, "error": error.to_string()}),
     };
     // Tasks whose outcome is unknown decide: they are the ones to act on.
-    let worst = failed.iter().map(|(_, error)| services::of_send(error)).max_by_key(|(exit, _)| *exit as u8);
+    let worst = failed
+        .iter()
+        .map(|(_, error)| services::of_send(error))
+        .max_by_key(|(exit, _)| *exit as u8);
     let (exit, next) = worst.unwrap_or((Exit::Failed, "try again"));
     let what = match failed {
         [(_, error)] => error.to_string(),
         many => format!("{} tasks were not confirmed", many.len()),
     };
     let place = match failed {
-        [(task, _)] => format!("task {} to exchange {:?} with key {:?}", task.task_id, task.exchange, task.routing_key),
+        [(task, _)] => format!(
+            "task {} to exchange {:?} with key {:?}",
+            task.task_id, task.exchange, task.routing_key
+        ),
         _ => "the tasks below".to_owned(),
     };
-    let details = if failed.len() > 1 { failed.iter().map(detail).collect() } else { Vec::new() };
+    let details = if failed.len() > 1 {
+        failed.iter().map(detail).collect()
+    } else {
+        Vec::new()
+    };
     Failure::new(exit, what, place, next).with_details(details)
 }
 

@@ -34,7 +34,7 @@ use crate::{
 
 /// Arguments of `serve`.
 #[derive(Debug, clap::Args)]
-pub struct Serve {
+pub(super) struct Serve {
     /// Roles to run: scheduler, relay, router [default: all]
     #[arg(long, value_name = "ROLES")]
     roles: Option<String>,
@@ -65,7 +65,10 @@ impl Serve {
             ("serve.roles", self.roles.clone()),
             ("serve.grace", self.grace.clone()),
             ("http.listen", self.http_listen.map(|address| address.to_string())),
-            ("metrics.listen", self.metrics_listen.map(|address| address.to_string())),
+            (
+                "metrics.listen",
+                self.metrics_listen.map(|address| address.to_string()),
+            ),
         ]
         .into_iter()
         .filter_map(|(key, value)| Some((key.to_owned(), value?)))
@@ -73,7 +76,7 @@ impl Serve {
     }
 
     /// Runs until a signal; returns once everything has ended.
-    pub async fn run(self, config: &Config) -> Result<(), Failure> {
+    pub(super) async fn run(self, config: &Config) -> Result<(), Failure> {
         let mut signals = Signals::new()?;
         let exporter = Exporter::install()
             .map_err(|why| Failure::new(Exit::Failed, why, "metrics", "report this as a bug"))?;
@@ -83,15 +86,27 @@ impl Serve {
         let mut listeners = JoinSet::new();
         let stop_listening = CancellationToken::new();
         for (address, setting, router) in [
-            (config.http.listen, "http.listen", api::health::router(health.clone())),
-            (config.metrics.listen, "metrics.listen", api::metrics::router(exporter.clone())),
+            (
+                config.http.listen,
+                "http.listen",
+                api::health::router(health.clone()),
+            ),
+            (
+                config.metrics.listen,
+                "metrics.listen",
+                api::metrics::router(exporter.clone()),
+            ),
         ] {
-            let listener = api::bind(address, setting)
-                .await
-                .map_err(|error| Failure::new(Exit::Usage, error, setting, "free the address, or choose another"))?;
+            let listener = api::bind(address, setting).await.map_err(|error| {
+                Failure::new(Exit::Usage, error, setting, "free the address, or choose another")
+            })?;
             // With port 0 this is where the port can be read.
             tracing::info!(address = %listener.local_addr().unwrap_or(address), setting, "listening");
-            listeners.spawn(api::serve(listener, router, stop_listening.clone().cancelled_owned()));
+            listeners.spawn(api::serve(
+                listener,
+                router,
+                stop_listening.clone().cancelled_owned(),
+            ));
         }
         listeners.spawn(async move {
             exporter.upkeep().await;
@@ -123,7 +138,12 @@ impl Serve {
 async fn finish(roles: &mut JoinSet<()>, signals: &mut Signals, grace: Duration) -> Result<(), Failure> {
     let all_ended = async { while roles.join_next().await.is_some() {} };
     let unfinished = |what: &str| {
-        Failure::new(Exit::Failed, what, "serve", "nothing is lost: what was in work is delivered again; a longer serve.grace lets it finish")
+        Failure::new(
+            Exit::Failed,
+            what,
+            "serve",
+            "nothing is lost: what was in work is delivered again; a longer serve.grace lets it finish",
+        )
     };
     tokio::select! {
         () = all_ended => {
@@ -140,9 +160,19 @@ fn build(config: &Config, health: &Health, cancel: &CancellationToken) -> Result
     let (health, cancel) = (health.clone(), cancel.clone());
     // A router that runs beside no relay works without a ledger; with one, it hands unroutable tasks back to it.
     let needs_store = has(Role::Scheduler) || has(Role::Relay);
-    let store = if needs_store || config.database.url().is_ok() { Some(services::store(config)?) } else { None };
+    let store = if needs_store || config.database.url().is_ok() {
+        Some(services::store(config)?)
+    } else {
+        None
+    };
     if !(has(Role::Relay) || has(Role::Router)) {
-        return Ok(Shared { health, cancel, store, publisher: None, link: None });
+        return Ok(Shared {
+            health,
+            cancel,
+            store,
+            publisher: None,
+            link: None,
+        });
     }
     let topology = services::topology(&config.topology.dir)?;
     for task_type in topology.task_types() {
@@ -152,7 +182,13 @@ fn build(config: &Config, health: &Health, cancel: &CancellationToken) -> Result
     let publisher = Publisher::start(&settings)
         .map_err(|why| Failure::new(Exit::Failed, why, "publisher", "report this as a bug"))?;
     let publisher = TaskPublisher::new(publisher, topology);
-    Ok(Shared { health, cancel, store, publisher: Some(publisher), link: Some(Link::new(settings, "consume")) })
+    Ok(Shared {
+        health,
+        cancel,
+        store,
+        publisher: Some(publisher),
+        link: Some(Link::new(settings, "consume")),
+    })
 }
 
 /// Starts one role. `build` has made what it needs; a role whose needs are missing isn't started, and as it is
@@ -176,7 +212,9 @@ fn start(role: Role, config: &Config, shared: &Shared, roles: &mut JoinSet<()>) 
         }
         Role::Relay => {
             health.expect(name);
-            let (Some(store), Some(publisher)) = (shared.store.clone(), shared.publisher.clone()) else { return };
+            let (Some(store), Some(publisher)) = (shared.store.clone(), shared.publisher.clone()) else {
+                return;
+            };
             let settings = RelaySettings {
                 batch: config.relay.batch,
                 safety_scan: config.scheduler.scan_interval,
@@ -184,17 +222,28 @@ fn start(role: Role, config: &Config, shared: &Shared, roles: &mut JoinSet<()>) 
             };
             roles.spawn(async move {
                 let run = || {
-                    relay::run(store.clone(), publisher.clone(), settings.clone(), health.clone(), cancel.clone())
+                    relay::run(
+                        store.clone(),
+                        publisher.clone(),
+                        settings.clone(),
+                        health.clone(),
+                        cancel.clone(),
+                    )
                 };
                 supervise(name, health.clone(), cancel.clone(), run).await;
             });
         }
         Role::Router => {
-            let (Some(link), Some(publisher)) = (shared.link.clone(), shared.publisher.clone()) else { return };
-            let ledger = shared.store.clone().map(|store| Arc::new(LedgerOfStore(store)) as Arc<dyn router::Ledger>);
+            let (Some(link), Some(publisher)) = (shared.link.clone(), shared.publisher.clone()) else {
+                return;
+            };
+            let ledger = shared
+                .store
+                .clone()
+                .map(|store| Arc::new(LedgerOfStore(store)) as Arc<dyn router::Ledger>);
             let router = Router::new(link, publisher, config.limits.envelope(), ledger);
             // Its three routes register with health and are restarted one by one.
-            roles.spawn(async move { router.run(health, cancel).await });
+            roles.spawn(async move { Box::pin(router.run(health, cancel)).await });
         }
     }
 }
@@ -205,7 +254,11 @@ struct LedgerOfStore(Store);
 #[async_trait]
 impl router::Ledger for LedgerOfStore {
     async fn unroutable(&self, task_id: &str, why: &str) -> Result<bool, String> {
-        self.0.tasks().unroutable(task_id, why).await.map_err(|error| error.to_string())
+        self.0
+            .tasks()
+            .unroutable(task_id, why)
+            .await
+            .map_err(|error| error.to_string())
     }
 }
 
@@ -217,8 +270,13 @@ struct Signals {
 
 impl Signals {
     fn new() -> Result<Self, Failure> {
-        let of = |kind| signal(kind).map_err(|why| Failure::new(Exit::Failed, why, "signals", "report this as a bug"));
-        Ok(Self { terminate: of(SignalKind::terminate())?, interrupt: of(SignalKind::interrupt())? })
+        let of = |kind| {
+            signal(kind).map_err(|why| Failure::new(Exit::Failed, why, "signals", "report this as a bug"))
+        };
+        Ok(Self {
+            terminate: of(SignalKind::terminate())?,
+            interrupt: of(SignalKind::interrupt())?,
+        })
     }
 
     async fn next(&mut self) -> &'static str {

@@ -41,16 +41,22 @@ pub(super) fn store(config: &Config) -> Result<Store, Failure> {
 
 /// The topology files.
 pub(super) fn topology(dir: &Path) -> Result<Arc<Topology>, Failure> {
-    Topology::load(dir).map(Arc::new).map_err(|errors| of_topology(&errors, dir))
+    Topology::load(dir)
+        .map(Arc::new)
+        .map_err(|errors| of_topology(&errors, dir))
 }
 
 /// The topology files; where none are given and none are at the default place, only the platform's own names.
 /// The flag says whether there were files.
 pub(super) fn topology_if_any(loaded: &Loaded) -> Result<(Arc<Topology>, bool), Failure> {
     let dir = &loaded.config.topology.dir;
-    let by_default = loaded.settings.get("topology.dir").is_none_or(|setting| setting.source == Source::Default);
+    let by_default = loaded
+        .settings
+        .get("topology.dir")
+        .is_none_or(|setting| setting.source == Source::Default);
     if by_default && !dir.exists() {
-        let platform = Topology::parse(&[("platform.toml", "")]).map_err(|errors| of_topology(&errors, dir))?;
+        let platform =
+            Topology::parse(&[("platform.toml", "")]).map_err(|errors| of_topology(&errors, dir))?;
         return Ok((Arc::new(platform), false));
     }
     Ok((topology(dir)?, true))
@@ -73,18 +79,30 @@ fn of_topology(errors: &TopologyErrors, dir: &Path) -> Failure {
 /// A failure of the ledger.
 pub(super) fn of_store(error: &StoreError, config: &Config) -> Failure {
     let (exit, next) = match error {
-        StoreError::Unavailable(_) => (Exit::Unavailable, "check that the database runs at this address, then try again"),
+        StoreError::Unavailable(_) => (
+            Exit::Unavailable,
+            "check that the database runs at this address, then try again",
+        ),
         StoreError::SchemaMissing(_) => (Exit::Failed, "run `tidegate migrate`"),
         StoreError::Conflict(_) => (Exit::Conflict, "look at what is there, then decide"),
-        StoreError::Bad(_) => (Exit::Failed, "check user, password and rights in DATABASE_URL, and the server's log"),
+        StoreError::Bad(_) => (
+            Exit::Failed,
+            "check user, password and rights in DATABASE_URL, and the server's log",
+        ),
     };
-    let place = config.database.url().map_or_else(|_| "database".to_owned(), |url| format!("database {url}"));
+    let place = config
+        .database
+        .url()
+        .map_or_else(|_| "database".to_owned(), |url| format!("database {url}"));
     Failure::new(exit, error, place, next)
 }
 
 /// The broker can't be reached, or doesn't let us in.
 pub(super) fn of_link(error: &LinkError, config: &Config) -> Failure {
-    let place = config.amqp.url().map_or_else(|_| "broker".to_owned(), |url| format!("broker {url}"));
+    let place = config
+        .amqp
+        .url()
+        .map_or_else(|_| "broker".to_owned(), |url| format!("broker {url}"));
     Failure::new(
         Exit::Unavailable,
         error,
@@ -97,9 +115,18 @@ pub(super) fn of_link(error: &LinkError, config: &Config) -> Failure {
 pub(super) fn of_send(error: &SendError) -> (Exit, &'static str) {
     match error {
         SendError::Unroutable { .. } => (Exit::NotFound, "bind a queue to this key, or correct the key"),
-        SendError::NoExchange(_) => (Exit::NotFound, "run `tidegate topology apply`, or correct --exchange"),
-        SendError::Refused(_) | SendError::Invalid(_) => (Exit::Usage, "correct the task; it will never be accepted as it is"),
-        SendError::Nacked => (Exit::Unavailable, "look at the queue's length and health, then send the same taskId again"),
+        SendError::NoExchange(_) => (
+            Exit::NotFound,
+            "run `tidegate topology apply`, or correct --exchange",
+        ),
+        SendError::Refused(_) | SendError::Invalid(_) => (
+            Exit::Usage,
+            "correct the task; it will never be accepted as it is",
+        ),
+        SendError::Nacked => (
+            Exit::Unavailable,
+            "look at the queue's length and health, then send the same taskId again",
+        ),
         SendError::Unknown(_) => (
             Exit::Unavailable,
             "the task may be stored or not: look at the broker (alarms block publishing), then send the same taskId again",
@@ -112,7 +139,16 @@ pub(super) fn of_prepare(error: &PrepareError, place: &str) -> Failure {
     match error {
         PrepareError::Envelope(error) => {
             let detail = |v: &tidegate_core::envelope::Violation| Detail {
-                text: format!("{} [{}]: {}", if v.pointer.is_empty() { "(body)" } else { &v.pointer }, v.rule.as_str(), v.advice),
+                text: format!(
+                    "{} [{}]: {}",
+                    if v.pointer.is_empty() {
+                        "(body)"
+                    } else {
+                        &v.pointer
+                    },
+                    v.rule.as_str(),
+                    v.advice
+                ),
                 data: serde_json::json!({"pointer": v.pointer, "rule": v.rule.as_str(), "advice": v.advice}),
             };
             Failure::new(
@@ -123,9 +159,17 @@ pub(super) fn of_prepare(error: &PrepareError, place: &str) -> Failure {
             )
             .with_details(error.violations.iter().map(detail).collect())
         }
-        PrepareError::TooFarAhead { .. } => {
-            Failure::new(Exit::Usage, error, place, "use a shorter delay, or a row in cron_tasks; nothing was published")
-        }
-        PrepareError::Payload(_) => Failure::new(Exit::Usage, error, "--payload", "give a JSON object, e.g. '{\"orderId\":\"1\"}'"),
+        PrepareError::TooFarAhead { .. } => Failure::new(
+            Exit::Usage,
+            error,
+            place,
+            "use a shorter delay, or a row in cron_tasks; nothing was published",
+        ),
+        PrepareError::Payload(_) => Failure::new(
+            Exit::Usage,
+            error,
+            "--payload",
+            "give a JSON object, e.g. '{\"orderId\":\"1\"}'",
+        ),
     }
 }

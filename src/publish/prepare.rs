@@ -120,7 +120,12 @@ impl Draft {
 }
 
 /// Checks `body` and makes a task of it, to run `when`.
-pub fn prepare(body: Vec<u8>, when: When, limits: &Limits, now: DateTime<Utc>) -> Result<Prepared, PrepareError> {
+pub fn prepare(
+    body: Vec<u8>,
+    when: When,
+    limits: &Limits,
+    now: DateTime<Utc>,
+) -> Result<Prepared, PrepareError> {
     let plain = unpack(&body, None, limits)?;
     let (body, envelope, id_added) = match Envelope::parse(&plain, limits, now) {
         Ok(envelope) => (body, envelope, false),
@@ -143,12 +148,22 @@ pub fn prepare(body: Vec<u8>, when: When, limits: &Limits, now: DateTime<Utc>) -
     let delay = (due - now).to_std().unwrap_or_default();
     check(delay, limits)?;
     let task = Task::new(body, &envelope, Origin::Amqp);
-    Ok(Prepared { task, delay, due: due.max(now), due_from, id_added })
+    Ok(Prepared {
+        task,
+        delay,
+        due: due.max(now),
+        due_from,
+        id_added,
+    })
 }
 
 fn check(delay: Duration, limits: &Limits) -> Result<(), PrepareError> {
     let limit = limits.max_schedule_ahead.min(ladder::MAX_DELAY);
-    if delay > limit { Err(PrepareError::TooFarAhead { asked: delay, limit }) } else { Ok(()) }
+    if delay > limit {
+        Err(PrepareError::TooFarAhead { asked: delay, limit })
+    } else {
+        Ok(())
+    }
 }
 
 /// The check comes first: a delay that large can't be added to an instant.
@@ -158,12 +173,18 @@ fn checked_due(now: DateTime<Utc>, delay: Duration, limits: &Limits) -> Result<D
 }
 
 fn lacks_id(error: &EnvelopeError) -> bool {
-    error.violations.iter().any(|v| v.rule == Rule::MissingField && v.pointer == "/taskId")
+    error
+        .violations
+        .iter()
+        .any(|v| v.rule == Rule::MissingField && v.pointer == "/taskId")
 }
 
 /// `body` with a UUIDv7 as its first field; every other byte stays.
 fn with_id(body: &[u8]) -> Option<Vec<u8>> {
-    let brace = body.iter().position(|byte| !byte.is_ascii_whitespace()).filter(|at| body[*at] == b'{')?;
+    let brace = body
+        .iter()
+        .position(|byte| !byte.is_ascii_whitespace())
+        .filter(|at| body[*at] == b'{')?;
     let (before, after) = body.split_at(brace + 1);
     let id = format!("\"taskId\":\"{}\",", Uuid::now_v7());
     Some([before, id.as_bytes(), after].concat())
@@ -190,7 +211,10 @@ mod tests {
         let sent = String::from_utf8(prepared.task.body.to_vec()).unwrap();
         let added = format!("\"taskId\":\"{}\",", prepared.task.task_id);
         assert_eq!(sent.replacen(&added, "", 1), BODY);
-        assert_eq!(Uuid::parse_str(&prepared.task.task_id).unwrap().get_version_num(), 7);
+        assert_eq!(
+            Uuid::parse_str(&prepared.task.task_id).unwrap().get_version_num(),
+            7
+        );
     }
 
     #[test]
@@ -207,7 +231,9 @@ mod tests {
 
     #[test]
     fn without_an_id_the_other_rules_still_hold() {
-        let Err(PrepareError::Envelope(error)) = prepared("{\"taskType\":\"Order\",\"payload\":[]}", When::AsWritten) else {
+        let Err(PrepareError::Envelope(error)) =
+            prepared("{\"taskType\":\"Order\",\"payload\":[]}", When::AsWritten)
+        else {
             panic!("accepted")
         };
         let pointers: Vec<_> = error.violations.iter().map(|v| v.pointer.as_str()).collect();
@@ -224,30 +250,63 @@ mod tests {
         };
         let ahead = at("2026-11-29T13:00:30+01:00");
         let prepared_ahead = prepared(&ahead, When::AsWritten).unwrap();
-        assert_eq!((prepared_ahead.delay, prepared_ahead.due_from), (Duration::from_secs(30), DueFrom::ScheduleTime));
+        assert_eq!(
+            (prepared_ahead.delay, prepared_ahead.due_from),
+            (Duration::from_secs(30), DueFrom::ScheduleTime)
+        );
         let over = prepared(&ahead, When::After(Duration::from_secs(5))).unwrap();
-        assert_eq!((over.delay, over.due_from), (Duration::from_secs(5), DueFrom::Caller));
+        assert_eq!(
+            (over.delay, over.due_from),
+            (Duration::from_secs(5), DueFrom::Caller)
+        );
         let past = prepared(&at("2020-01-01T00:00:00Z"), When::AsWritten).unwrap();
-        assert_eq!((past.delay, past.due_from, past.due), (Duration::ZERO, DueFrom::Now, now()));
-        let past = prepared(&at("2020-01-01T00:00:00Z"), When::At("2020-01-01T00:00:00Z".parse().unwrap())).unwrap();
-        assert_eq!((past.delay, past.due), (Duration::ZERO, now()), "an instant that has passed is now");
+        assert_eq!(
+            (past.delay, past.due_from, past.due),
+            (Duration::ZERO, DueFrom::Now, now())
+        );
+        let past = prepared(
+            &at("2020-01-01T00:00:00Z"),
+            When::At("2020-01-01T00:00:00Z".parse().unwrap()),
+        )
+        .unwrap();
+        assert_eq!(
+            (past.delay, past.due),
+            (Duration::ZERO, now()),
+            "an instant that has passed is now"
+        );
     }
 
     #[test]
     fn delays_beyond_32_bits_are_exact_and_beyond_the_limit_are_refused() {
-        for millis in [2_147_483_647, 2_147_483_648, 4_294_967_295, 4_294_967_296, 7_776_000_000] {
+        for millis in [
+            2_147_483_647,
+            2_147_483_648,
+            4_294_967_295,
+            4_294_967_296,
+            7_776_000_000,
+        ] {
             let delay = Duration::from_millis(millis);
             let prepared = prepared(BODY, When::After(delay)).unwrap();
             assert_eq!(prepared.delay, delay);
-            assert_eq!(prepared.due, now() + chrono::Duration::milliseconds(millis as i64));
+            assert_eq!(
+                prepared.due,
+                now() + chrono::Duration::milliseconds(millis as i64)
+            );
         }
-        for delay in [Duration::from_millis(7_776_000_001), Duration::from_secs(31_536_000), Duration::MAX] {
+        for delay in [
+            Duration::from_millis(7_776_000_001),
+            Duration::from_secs(31_536_000),
+            Duration::MAX,
+        ] {
             let error = prepared(BODY, When::After(delay)).unwrap_err();
             assert!(matches!(error, PrepareError::TooFarAhead { .. }));
             assert!(error.to_string().contains("limits.max_schedule_ahead"), "{error}");
         }
         let far = When::At(DateTime::<Utc>::MAX_UTC);
-        assert!(matches!(prepared(BODY, far), Err(PrepareError::TooFarAhead { .. })));
+        assert!(matches!(
+            prepared(BODY, far),
+            Err(PrepareError::TooFarAhead { .. })
+        ));
     }
 
     #[test]
@@ -266,7 +325,10 @@ mod tests {
         );
         assert_eq!(prepared(&body, When::AsWritten).unwrap().task.priority, 200);
         for not_json in ["", "{", "{},\"taskId\":\"x\"", "order"] {
-            assert!(matches!(draft(not_json).into_bytes(), Err(PrepareError::Payload(_))), "{not_json}");
+            assert!(
+                matches!(draft(not_json).into_bytes(), Err(PrepareError::Payload(_))),
+                "{not_json}"
+            );
         }
     }
 }
