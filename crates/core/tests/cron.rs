@@ -213,7 +213,7 @@ fn small_hours() -> impl Strategy<Value = (String, Vec<u32>)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
     fn agrees_with_the_rule_around_changes_of_the_clock(

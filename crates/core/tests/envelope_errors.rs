@@ -61,6 +61,27 @@ fn a_limit_is_named_in_its_advice() {
 }
 
 #[test]
+fn a_wrong_encoding_is_told_by_its_name() {
+    let body = r#"{"taskId":"t-1"}"#;
+    let wide = |bytes: fn(u16) -> [u8; 2]| body.encode_utf16().flat_map(bytes).collect::<Vec<u8>>();
+    let marked = |mark: &[u8], body: Vec<u8>| [mark, &body].concat();
+    for (bytes, name) in [
+        (wide(u16::to_le_bytes), "UTF-16"),
+        (wide(u16::to_be_bytes), "UTF-16"),
+        (marked(b"\xff\xfe", wide(u16::to_le_bytes)), "UTF-16"),
+        (marked(b"\xfe\xff", wide(u16::to_be_bytes)), "UTF-16"),
+        (marked(b"\xef\xbb\xbf", body.into()), "byte order mark"),
+        (marked(b"\x1f\x8b\x08", Vec::new()), "gzip"),
+        (marked(b"{\"a\":\"caf\xe9\"}", Vec::new()), "offset 9 "),
+    ] {
+        let now = "2025-04-02T12:00:00Z".parse().unwrap();
+        let error = Envelope::parse(&bytes, &Limits::standard(), now).unwrap_err();
+        assert_eq!(error.violations[0].rule, Rule::NotUtf8);
+        assert!(error.violations[0].advice.contains(name), "{error}");
+    }
+}
+
+#[test]
 fn a_deep_limit_does_not_overflow_the_stack() {
     let limits = Limits {
         max_payload_depth: usize::MAX,

@@ -87,37 +87,36 @@ impl Calendar {
 
     fn next_date(&self, from: NaiveDate) -> Option<NaiveDate> {
         let last = LAST_YEAR.min(from.year().saturating_add(GREGORIAN_CYCLE_YEARS));
-        let mut date = from;
-        while date.year() <= last {
-            let month = date.month();
-            if self.month.contains(month) {
-                while date.month() == month {
-                    if self.matches_day(date) {
-                        return Some(date);
-                    }
-                    date = date.succ_opt()?;
-                }
-            } else {
-                let (year, month) = if month == 12 {
-                    (date.year() + 1, 1)
-                } else {
-                    (date.year(), month + 1)
-                };
-                date = NaiveDate::from_ymd_opt(year, month, 1)?;
+        let (mut year, mut month, mut from_day) = (from.year(), from.month(), from.day());
+        while year <= last {
+            if self.month.contains(month)
+                && let Some(day) = self.next_day(NaiveDate::from_ymd_opt(year, month, 1)?, from_day)
+            {
+                return NaiveDate::from_ymd_opt(year, month, day);
             }
+            (year, month) = if month == 12 {
+                (year + 1, 1)
+            } else {
+                (year, month + 1)
+            };
+            from_day = 1;
         }
         None
     }
 
-    fn matches_day(&self, date: NaiveDate) -> bool {
-        let is_last = || date.succ_opt().is_none_or(|next| next.day() == 1);
-        let day = self.day.contains(date.day()) || self.day.last_day && is_last();
-        let weekday = self.weekday.contains(date.weekday().num_days_from_sunday());
-        if self.day.star || self.weekday.star {
-            day && weekday
-        } else {
-            day || weekday
-        }
+    /// The first matching day from `from` on in the month that begins with `first`.
+    fn next_day(&self, first: NaiveDate, from: u32) -> Option<u32> {
+        let days = u32::from(first.num_days_in_month());
+        let weekday_before = first.weekday().num_days_from_sunday() + 6;
+        (from..=days).find(|&day| {
+            let of_month = self.day.contains(day) || self.day.last_day && day == days;
+            let of_week = self.weekday.contains((weekday_before + day) % 7);
+            if self.day.star || self.weekday.star {
+                of_month && of_week
+            } else {
+                of_month || of_week
+            }
+        })
     }
 
     fn first_time(&self) -> Option<NaiveTime> {

@@ -35,6 +35,9 @@
 //!   only the first counts: `30 1 * * *` fires at 01:30 EDT in November, and not again at 01:30 EST. Jumps above
 //!   3 hours (an island that changes sides of the date line) are not made up for.
 //!
+//! The zone database is compiled in (chrono-tz) and knows changes of the clock until the year 2100; after that the
+//! last offset stays.
+//!
 //! Imports chrono and the zone database only. The caller hands in every instant; there is no clock here.
 
 mod calendar;
