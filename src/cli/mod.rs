@@ -30,11 +30,15 @@ use crate::{
 const EXIT_CODES: &str = "\
 Data goes to stdout, messages to stderr.
 
-Exit codes: 0 fine, 1 failed, 2 wrong usage, settings or input, 3 differences found, 4 not found, 5 conflict,
-7 broker or database unavailable.
+Exit codes:
+  0  fine                 4  not found
+  1  failed               5  conflict
+  2  wrong usage,         7  broker or database unavailable:
+     settings or input       the same call may succeed later
+  3  differences found
 
-Settings: flags, then environment (AMQP_URL, DATABASE_URL, TIDEGATE_…), then tidegate.toml, then defaults.
-`tidegate config print` shows them.";
+Settings: flags, then environment (AMQP_URL, DATABASE_URL, TIDEGATE_...), then
+tidegate.toml, then defaults. `tidegate config print` shows them.";
 
 /// A task platform on RabbitMQ and Postgres
 #[derive(Debug, Parser)]
@@ -146,7 +150,7 @@ impl Cli {
     }
 }
 
-/// A server logs as it is told; a command says what happened by itself and logs warnings only, unless told.
+/// A server logs as it is told; a command says by itself what happened and logs next to nothing, unless told.
 fn start_logs(loaded: &Loaded, server: bool) -> Result<(), Failure> {
     let log = &loaded.config.log;
     let told = loaded

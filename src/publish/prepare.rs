@@ -64,7 +64,7 @@ pub enum PrepareError {
     /// Longer than may be scheduled ahead.
     #[error(
         "the delay of {} is over the limit of {} (limits.max_schedule_ahead; the broker's delay ladder ends at {})",
-        humantime::format_duration(*.asked), humantime::format_duration(*.limit), humantime::format_duration(ladder::MAX_DELAY)
+        shown(*.asked), shown(*.limit), shown(ladder::MAX_DELAY)
     )]
     TooFarAhead {
         /// What was asked for.
@@ -170,6 +170,19 @@ fn check(delay: Duration, limits: &Limits) -> Result<(), PrepareError> {
 fn checked_due(now: DateTime<Utc>, delay: Duration, limits: &Limits) -> Result<DateTime<Utc>, PrepareError> {
     check(delay, limits)?;
     Ok(now + chrono::Duration::from_std(delay).unwrap_or_default())
+}
+
+/// In days and hours: months, as a calendar-minded formatter would write, have no fixed length.
+fn shown(span: Duration) -> String {
+    let (days, rest) = (
+        span.as_secs() / 86_400,
+        Duration::new(span.as_secs() % 86_400, span.subsec_nanos()),
+    );
+    match (days, rest.is_zero()) {
+        (0, _) => humantime::format_duration(rest).to_string(),
+        (_, true) => format!("{days} days"),
+        (_, false) => format!("{days} days {}", humantime::format_duration(rest)),
+    }
 }
 
 fn lacks_id(error: &EnvelopeError) -> bool {
@@ -300,7 +313,12 @@ mod tests {
         ] {
             let error = prepared(BODY, When::After(delay)).unwrap_err();
             assert!(matches!(error, PrepareError::TooFarAhead { .. }));
-            assert!(error.to_string().contains("limits.max_schedule_ahead"), "{error}");
+            assert!(
+                error
+                    .to_string()
+                    .contains("over the limit of 90 days (limits.max_schedule_ahead"),
+                "{error}"
+            );
         }
         let far = When::At(DateTime::<Utc>::MAX_UTC);
         assert!(matches!(
