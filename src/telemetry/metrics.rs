@@ -39,7 +39,8 @@ pub fn task_type_label(task_type: Option<&str>) -> String {
 
 /// A publish ended as `confirmed`, `returned`, `nacked` or `timed_out` after `took`.
 pub fn publish_ended(task_type: Option<&str>, outcome: &'static str, took: Duration) {
-    counter!("tidegate_published_total", "task_type" => task_type_label(task_type), "outcome" => outcome).increment(1);
+    counter!("tidegate_published_total", "task_type" => task_type_label(task_type), "outcome" => outcome)
+        .increment(1);
     histogram!("tidegate_publish_confirm_seconds", "outcome" => outcome).record(took);
 }
 
@@ -50,7 +51,8 @@ pub fn consumed(task_type: Option<&str>, queue: &str) {
 
 /// An attempt ended with `outcome` after `took`.
 pub fn attempt_ended(task_type: Option<&str>, outcome: &'static str, took: Duration) {
-    counter!("tidegate_task_attempts_total", "task_type" => task_type_label(task_type), "outcome" => outcome).increment(1);
+    counter!("tidegate_task_attempts_total", "task_type" => task_type_label(task_type), "outcome" => outcome)
+        .increment(1);
     histogram!("tidegate_task_duration_seconds", "task_type" => task_type_label(task_type), "outcome" => outcome).record(took);
 }
 
@@ -61,7 +63,8 @@ pub fn started(task_type: Option<&str>, late: Duration) {
 
 /// A task was sent to the ladder for another attempt by `role` (`worker` or `router`).
 pub fn retried(task_type: Option<&str>, role: &'static str) {
-    counter!("tidegate_task_retries_total", "task_type" => task_type_label(task_type), "role" => role).increment(1);
+    counter!("tidegate_task_retries_total", "task_type" => task_type_label(task_type), "role" => role)
+        .increment(1);
 }
 
 /// A task was dead-lettered by `role`.
