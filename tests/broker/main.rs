@@ -1,0 +1,3 @@
+//! The AMQP adapter against a real broker.
+
+mod declare;
