@@ -187,7 +187,12 @@ fn a_directory_is_read_whole_or_refused() {
     );
     assert!(Topology::load(&dir.path().join("no")).is_err());
     std::fs::write(dir.path().join("a.toml"), queue("")).unwrap();
-    assert!(Topology::load(dir.path()).unwrap_err().to_string().contains("platform.toml: missing"));
+    assert!(
+        Topology::load(dir.path())
+            .unwrap_err()
+            .to_string()
+            .contains("platform.toml: missing")
+    );
     std::fs::write(dir.path().join("platform.toml"), PLATFORM).unwrap();
     std::fs::write(dir.path().join("notes.md"), "not read").unwrap();
     assert_eq!(Topology::load(dir.path()).unwrap().queues.len(), 1);
