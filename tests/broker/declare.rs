@@ -143,7 +143,8 @@ async fn an_empty_vhost_is_filled_once_and_then_left_alone() {
     assert_eq!(declare::missing(&conn, &objects).await.expect("looked"), []);
     let mut found = names(&vhost, "queues").await;
     let mut wanted: Vec<_> = objects.queues.iter().map(|q| q.name.clone()).collect();
-    (found.sort(), wanted.sort());
+    found.sort();
+    wanted.sort();
     assert_eq!(found, wanted);
     assert_eq!(bound(&vhost).await, objects.bindings.len());
     vhost.close().await;
