@@ -44,13 +44,15 @@ pub fn delay_header(properties: &BasicProperties) -> Option<String> {
     if let Some(number) = integer(properties, headers::DELAY) {
         return Some(number.to_string());
     }
-    Some(match properties.headers().as_ref()?.inner().get(headers::DELAY)? {
-        AMQPValue::LongString(text) => text.to_string(),
-        AMQPValue::ShortString(text) => text.to_string(),
-        AMQPValue::Float(number) => number.to_string(),
-        AMQPValue::Double(number) => number.to_string(),
-        _ => "a value that is no number".to_owned(),
-    })
+    Some(
+        match properties.headers().as_ref()?.inner().get(headers::DELAY)? {
+            AMQPValue::LongString(text) => text.to_string(),
+            AMQPValue::ShortString(text) => text.to_string(),
+            AMQPValue::Float(number) => number.to_string(),
+            AMQPValue::Double(number) => number.to_string(),
+            _ => "a value that is no number".to_owned(),
+        },
+    )
 }
 
 /// An instant written as RFC 3339.

@@ -181,16 +181,25 @@ impl Publisher {
 /// in the queue meanwhile; one whose caller has given up is dropped when its turn comes.
 async fn keep_publishing(pool: Pool, settings: BrokerSettings, mut requests: mpsc::Receiver<Request>) {
     let mut waits = backoff();
+    let mut unwritten = None;
     // Closed and empty means that no handle is left and nothing waits.
-    while !(requests.is_closed() && requests.is_empty()) {
+    while unwritten.is_some() || !(requests.is_closed() && requests.is_empty()) {
         let why = match session::open(&pool, &settings).await {
             Ok(mut session) => {
                 waits = backoff();
-                match session.run(&mut requests).await {
+                let end = match unwritten.take() {
+                    Some(request) => match session.write(request).await {
+                        Ok(()) => session.run(&mut requests).await,
+                        Err(lost) => session::End::Lost(lost),
+                    },
+                    None => session.run(&mut requests).await,
+                };
+                match end {
                     session::End::NoMoreRequests => return session.close().await,
-                    session::End::Lost(why) => {
-                        session.abandon(&why);
-                        why
+                    session::End::Lost(lost) => {
+                        session.abandon(&lost.why);
+                        unwritten = lost.unwritten;
+                        lost.why
                     }
                 }
             }
