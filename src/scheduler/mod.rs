@@ -25,7 +25,7 @@ pub const SAFETY_SCAN: Duration = Duration::from_secs(15);
 /// Wait while what is due is held by another instance.
 const HELD_ELSEWHERE: Duration = Duration::from_millis(20);
 
-/// Longest pass: a database that neither answers nor refuses ends here.
+/// Longest step of a loop: a database that neither answers nor refuses ends here.
 const PASS_LIMIT: Duration = Duration::from_secs(60);
 
 /// Why a loop of the scheduler ended; its supervisor starts it again.
@@ -39,8 +39,14 @@ pub enum SchedulerError {
     Stalled,
 }
 
-/// When to look again.
-fn deadline(next: Option<NextDue>, safety_scan: Duration) -> Instant {
-    let wait = next.map_or(safety_scan, |next| next.after.max(Duration::ZERO)).min(safety_scan);
-    Instant::now() + wait
+/// When to look again: as the next row is due, at the latest for the regular scan. Something due of which nothing
+/// could be had (`idle`) is held by another instance.
+fn deadline(next: Option<NextDue>, safety_scan: Duration, idle: bool) -> Instant {
+    let earliest = if idle { HELD_ELSEWHERE } else { Duration::ZERO };
+    let wait = match next {
+        Some(next) if next.after.is_zero() => earliest,
+        Some(next) => next.after,
+        None => safety_scan,
+    };
+    Instant::now() + wait.min(safety_scan)
 }

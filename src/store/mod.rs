@@ -37,6 +37,9 @@ pub struct NextDue {
 
 impl NextDue {
     fn new(at: DateTime<Utc>, database_now: DateTime<Utc>) -> Self {
-        Self { at, after: (at - database_now).to_std().unwrap_or_default() }
+        Self {
+            at,
+            after: (at - database_now).to_std().unwrap_or_default(),
+        }
     }
 }
