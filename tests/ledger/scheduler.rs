@@ -11,17 +11,17 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 /// A running claim loop; dropped, it is killed where it stands.
-pub struct ClaimLoop {
+pub(crate) struct ClaimLoop {
     task: JoinHandle<Result<(), SchedulerError>>,
     cancel: CancellationToken,
 }
 
 impl ClaimLoop {
-    pub fn start(store: &Store) -> Self {
+    pub(crate) fn start(store: &Store) -> Self {
         Self::start_with(store, claim::ClaimSettings::default())
     }
 
-    pub fn start_with(store: &Store, settings: claim::ClaimSettings) -> Self {
+    pub(crate) fn start_with(store: &Store, settings: claim::ClaimSettings) -> Self {
         let cancel = CancellationToken::new();
         let task = tokio::spawn(claim::run(
             store.clone(),
@@ -33,7 +33,7 @@ impl ClaimLoop {
     }
 
     /// Stops it as a shutdown does.
-    pub async fn stop(mut self) {
+    pub(crate) async fn stop(mut self) {
         self.cancel.cancel();
         tokio::time::timeout(Duration::from_secs(5), &mut self.task)
             .await
@@ -50,7 +50,7 @@ impl Drop for ClaimLoop {
 }
 
 /// One pass over all rows, as a loop makes it.
-pub async fn pass(store: &Store) -> usize {
+pub(crate) async fn pass(store: &Store) -> usize {
     claim::pass(store, &claim::ClaimSettings::default(), &Health::default())
         .await
         .unwrap()

@@ -7,24 +7,24 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool, postgres::PgConnectO
 use tidegate::store::{Store, StoreSettings};
 
 /// A database that is dropped with this value.
-pub struct Database {
+pub(crate) struct Database {
     name: String,
     url: String,
-    pub store: Store,
+    pub(crate) store: Store,
     /// For the test's own statements: what a team's SQL client would send.
-    pub sql: PgPool,
+    pub(crate) sql: PgPool,
 }
 
 impl Database {
     /// A new database with the tables.
-    pub async fn create() -> Self {
+    pub(crate) async fn create() -> Self {
         let database = Self::empty().await;
         database.store.migrate().await.unwrap();
         database
     }
 
     /// A new database without anything.
-    pub async fn empty() -> Self {
+    pub(crate) async fn empty() -> Self {
         let server = std::env::var("DATABASE_URL").expect("DATABASE_URL names a Postgres for the tests");
         let name = format!("tg_{}", uuid::Uuid::new_v4().simple());
         let mut admin = PgConnection::connect(&server).await.unwrap();
@@ -44,17 +44,17 @@ impl Database {
     }
 
     /// Another process's view of the same ledger.
-    pub fn another_store(&self) -> Store {
+    pub(crate) fn another_store(&self) -> Store {
         store(&self.url)
     }
 
     /// Runs a statement.
-    pub async fn execute(&self, sql: &'static str) {
+    pub(crate) async fn execute(&self, sql: &'static str) {
         sqlx::query(sql).execute(&self.sql).await.unwrap();
     }
 
     /// One value.
-    pub async fn one<T>(&self, sql: &'static str) -> T
+    pub(crate) async fn one<T>(&self, sql: &'static str) -> T
     where
         T: Send + Unpin + for<'r> sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres>,
     {
@@ -87,7 +87,7 @@ impl Drop for Database {
 }
 
 /// Polls `probe` until it gives something; panics after `limit`.
-pub async fn eventually<T, F: Future<Output = Option<T>>>(
+pub(crate) async fn eventually<T, F: Future<Output = Option<T>>>(
     limit: Duration,
     what: &str,
     mut probe: impl FnMut() -> F,
