@@ -14,6 +14,7 @@ mod field;
 mod number;
 mod peek;
 mod pointer;
+mod read;
 mod scan;
 mod time;
 mod unpack;
@@ -119,6 +120,6 @@ impl Envelope {
         serde::Deserialize::deserialize(&mut json)
             .and_then(|IgnoredAny| json.end())
             .map_err(|error| EnvelopeError::syntax(text, &error))?;
-        field::read(text, limits, now)
+        read::envelope(text, limits, now)
     }
 }
