@@ -10,10 +10,10 @@ use tidegate_core::{
 
 use crate::{
     scheduler::{ClaimLoop, pass},
-    support::{Database, eventually},
+    support::{Database, SOON, eventually},
 };
 
-const SOON: Duration = Duration::from_secs(10);
+
 
 /// `next_fire_at` of the row called `x`.
 async fn next(db: &Database) -> Option<DateTime<Utc>> {

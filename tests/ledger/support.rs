@@ -1,18 +1,20 @@
-//! A database of its own for each test, and polls with deadlines.
+//! A ledger of its own for each test.
 
-use std::{future::Future, str::FromStr, time::Duration};
+use std::time::Duration;
 
 use secrecy::SecretString;
-use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool, postgres::PgConnectOptions};
+use sqlx::PgPool;
 use tidegate::store::{Store, StoreSettings};
+pub(crate) use tidegate_testkit::eventually;
+
+pub(crate) const SOON: Duration = Duration::from_secs(10);
 
 /// A database that is dropped with this value.
 pub(crate) struct Database {
-    name: String,
-    url: String,
     pub(crate) store: Store,
     /// For the test's own statements: what a team's SQL client would send.
     pub(crate) sql: PgPool,
+    database: tidegate_testkit::Database,
 }
 
 impl Database {
@@ -25,27 +27,13 @@ impl Database {
 
     /// A new database without anything.
     pub(crate) async fn empty() -> Self {
-        let server = std::env::var("DATABASE_URL").expect("DATABASE_URL names a Postgres for the tests");
-        let name = format!("tg_{}", uuid::Uuid::new_v4().simple());
-        let mut admin = PgConnection::connect(&server).await.unwrap();
-        sqlx::query(AssertSqlSafe(format!("CREATE DATABASE {name}")))
-            .execute(&mut admin)
-            .await
-            .unwrap();
-        let options = PgConnectOptions::from_str(&server).unwrap().database(&name);
-        let base = server.rsplit_once('/').unwrap().0;
-        let url = format!("{base}/{name}");
-        Self {
-            store: store(&url),
-            sql: PgPool::connect_with(options).await.unwrap(),
-            name,
-            url,
-        }
+        let database = tidegate_testkit::Database::create().await;
+        Self { store: store(&database), sql: PgPool::connect(database.url()).await.unwrap(), database }
     }
 
     /// Another process's view of the same ledger.
     pub(crate) fn another_store(&self) -> Store {
-        store(&self.url)
+        store(&self.database)
     }
 
     /// Runs a statement.
@@ -62,45 +50,6 @@ impl Database {
     }
 }
 
-fn store(url: &str) -> Store {
-    Store::connect(&SecretString::from(url.to_owned()), &StoreSettings::default()).unwrap()
-}
-
-impl Drop for Database {
-    fn drop(&mut self) {
-        let (name, server) = (self.name.clone(), std::env::var("DATABASE_URL").unwrap());
-        // A drop can't wait, and the test's runtime may be gone: a thread with its own does it.
-        let dropper = std::thread::spawn(move || {
-            tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .unwrap()
-                .block_on(async {
-                    let mut admin = PgConnection::connect(&server).await?;
-                    sqlx::query(AssertSqlSafe(format!("DROP DATABASE {name} WITH (FORCE)")))
-                        .execute(&mut admin)
-                        .await
-                })
-        });
-        let _ = dropper.join();
-    }
-}
-
-/// Polls `probe` until it gives something; panics after `limit`.
-pub(crate) async fn eventually<T, F: Future<Output = Option<T>>>(
-    limit: Duration,
-    what: &str,
-    mut probe: impl FnMut() -> F,
-) -> T {
-    let poll = async {
-        loop {
-            if let Some(found) = probe().await {
-                return found;
-            }
-            tokio::time::sleep(Duration::from_millis(25)).await;
-        }
-    };
-    tokio::time::timeout(limit, poll)
-        .await
-        .unwrap_or_else(|_| panic!("not within {limit:?}: {what}"))
+fn store(database: &tidegate_testkit::Database) -> Store {
+    Store::connect(&SecretString::from(database.url().to_owned()), &StoreSettings::default()).unwrap()
 }
