@@ -7,14 +7,15 @@
 
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::{HELD_ELSEWHERE, PASS_LIMIT, SAFETY_SCAN, SchedulerError, deadline, occurrence};
+use super::{PASS_LIMIT, SAFETY_SCAN, SchedulerError, deadline, occurrence};
 use crate::{
     store::{
-        Store, StoreError,
-        cron_tasks::{Decision, Locked, Verdict},
+        NextDue, Store, StoreError,
+        cron_tasks::{CronTask, Decision, Locked, Verdict},
         wake::Channel,
     },
     telemetry::{health::Health, metrics},
@@ -36,7 +37,11 @@ pub struct ClaimSettings {
 
 impl Default for ClaimSettings {
     fn default() -> Self {
-        Self { batch: 200, safety_scan: SAFETY_SCAN, misfire_grace: Duration::from_secs(60) }
+        Self {
+            batch: 200,
+            safety_scan: SAFETY_SCAN,
+            misfire_grace: Duration::from_secs(60),
+        }
     }
 }
 
@@ -51,23 +56,12 @@ pub async fn run(
     loop {
         // Before the look at the tables: what is notified from here on is looked at again.
         wakes.clear();
-        let step = async {
-            let rows = pass(&store, &settings).await?;
-            metrics::cron_rows_in_error(store.cron_tasks().in_error().await?);
-            Ok::<_, StoreError>((rows, store.cron_tasks().next_due().await?))
-        };
         let (rows, next) = tokio::select! {
             // Dropping a transaction rolls it back.
             () = cancel.cancelled() => return Ok(()),
-            step = timeout(PASS_LIMIT, step) => step.map_err(|_| SchedulerError::Stalled)??,
+            step = step(&store, &settings, &health) => step?,
         };
-        health.up(ROLE);
-        let held = rows == 0 && next.is_some_and(|next| next.after.is_zero());
-        let until = deadline(next, settings.safety_scan).max(if held {
-            tokio::time::Instant::now() + HELD_ELSEWHERE
-        } else {
-            tokio::time::Instant::now()
-        });
+        let until = deadline(next, settings.safety_scan, rows == 0);
         tokio::select! {
             () = cancel.cancelled() => return Ok(()),
             () = wakes.wait_until(until, None) => {}
@@ -75,31 +69,52 @@ pub async fn run(
     }
 }
 
-/// Looks at every row that needs it once; returns how many were written back. The first half computes the time of
-/// rows that are new or were edited, the second fires those that are due.
-pub async fn pass(store: &Store, settings: &ClaimSettings) -> Result<usize, StoreError> {
+async fn step(
+    store: &Store,
+    settings: &ClaimSettings,
+    health: &Health,
+) -> Result<(usize, Option<NextDue>), SchedulerError> {
+    let rows = pass(store, settings, health).await?;
+    let (errors, next) = timeout(PASS_LIMIT, async {
+        Ok::<_, StoreError>((
+            store.cron_tasks().in_error().await?,
+            store.cron_tasks().next_due().await?,
+        ))
+    })
+    .await
+    .map_err(|_| SchedulerError::Stalled)??;
+    metrics::cron_rows_in_error(errors);
+    Ok((rows, next))
+}
+
+/// Looks at every row that needs it; returns how many were written back. The first half computes the time of rows
+/// that are new or were edited, the second fires those that are due.
+pub async fn pass(store: &Store, settings: &ClaimSettings, health: &Health) -> Result<usize, SchedulerError> {
     let mut written = 0;
-    for kind in [Kind::Uninitialised, Kind::Due] {
-        let mut careful = 0;
-        loop {
+    // How many rows to take one by one, because a batch with one of them was refused.
+    let mut careful = 0_usize;
+    loop {
+        let mut found = false;
+        // In turn, so that a row that makes up for a long outage keeps no new row waiting.
+        for kind in [Kind::Uninitialised, Kind::Due] {
             let limit = if careful > 0 { 1 } else { i64::from(settings.batch) };
-            let batch = kind.lock(store, limit).await?;
-            let rows = batch.rows().len();
-            if rows == 0 {
-                break;
-            }
-            careful = usize::saturating_sub(careful, rows);
-            match commit(kind, batch, settings).await {
-                Ok(rows) => written += rows,
-                Err((error @ StoreError::Bad(_), read)) if read.len() == 1 => {
-                    // What the tables refuse now they refuse the next time: flag the row, go on with the others.
-                    let (id, version) = read[0];
-                    store.cron_tasks().mark_error(id, version, &error.to_string()).await?;
+            let batch = timeout(PASS_LIMIT, batch(kind, store, limit, settings))
+                .await
+                .map_err(|_| SchedulerError::Stalled)??;
+            health.up(ROLE);
+            found |= !matches!(batch, Outcome::Empty);
+            match batch {
+                Outcome::Empty => {}
+                Outcome::Written(rows) => {
+                    written += rows;
+                    careful = careful.saturating_sub(1);
                 }
-                // One of the batch is refused: take as many rows one by one.
-                Err((StoreError::Bad(_), read)) => careful = read.len(),
-                Err((error, _)) => return Err(error),
+                Outcome::Refused(rows) => careful = rows,
+                Outcome::Flagged => careful = careful.saturating_sub(1),
             }
+        }
+        if !found {
+            break;
         }
     }
     Ok(written)
@@ -120,35 +135,62 @@ impl Kind {
     }
 }
 
-/// Decides and commits; on failure returns the rows' keys and versions too.
-async fn commit(
+enum Outcome {
+    /// No row was left.
+    Empty,
+    /// As many rows were written back.
+    Written(usize),
+    /// The tables refused something of one of as many rows.
+    Refused(usize),
+    /// The tables refused the one row; it is flagged.
+    Flagged,
+}
+
+/// Locks, decides and commits one batch.
+async fn batch(
     kind: Kind,
-    batch: Locked,
+    store: &Store,
+    limit: i64,
     settings: &ClaimSettings,
-) -> Result<usize, (StoreError, Vec<(i64, i64)>)> {
-    let now = batch.now();
-    let decisions: Vec<Decision> = batch
+) -> Result<Outcome, StoreError> {
+    let locked = kind.lock(store, limit).await?;
+    let now = locked.now();
+    let decisions: Vec<Decision> = locked
         .rows()
         .iter()
-        .map(|row| {
-            let decision = match kind {
-                Kind::Uninitialised => occurrence::initialise(row, now),
-                Kind::Due => occurrence::fire(row, now, settings.misfire_grace),
-            };
-            if let Verdict::Broken(why) = &decision.verdict {
-                tracing::warn!(cron_task = %row.name, error = %why, "cron row can't be scheduled; flagged in last_error");
-            }
-            decision
-        })
+        .map(|row| decide(kind, row, now, settings.misfire_grace))
         .collect();
-    let read = decisions.iter().map(|d| (d.id, d.version)).collect();
-    match batch.commit(decisions).await {
+    let rows = decisions.len();
+    let Some((id, version)) = decisions.first().map(|first| (first.id, first.version)) else {
+        return Ok(Outcome::Empty);
+    };
+    match locked.commit(decisions).await {
         Ok(committed) => {
             for (at, outcome) in committed.fires {
                 metrics::cron_fired(outcome.as_str(), (now - at).to_std().unwrap_or_default());
             }
-            Ok(committed.rows)
+            Ok(Outcome::Written(committed.rows))
         }
-        Err(error) => Err((error, read)),
+        Err(StoreError::Bad(_)) if rows > 1 => Ok(Outcome::Refused(rows)),
+        Err(error @ StoreError::Bad(_)) => {
+            // What the tables refuse now they refuse the next time: flag the row, go on with the others.
+            store
+                .cron_tasks()
+                .mark_error(id, version, &error.to_string())
+                .await?;
+            Ok(Outcome::Flagged)
+        }
+        Err(error) => Err(error),
     }
+}
+
+fn decide(kind: Kind, row: &CronTask, now: DateTime<Utc>, grace: Duration) -> Decision {
+    let decision = match kind {
+        Kind::Uninitialised => occurrence::initialise(row, now),
+        Kind::Due => occurrence::fire(row, now, grace),
+    };
+    if let Verdict::Broken(why) = &decision.verdict {
+        tracing::warn!(cron_task = %row.name, error = %why, "cron row can't be scheduled; flagged in last_error");
+    }
+    decision
 }

@@ -65,8 +65,16 @@ pub fn fire(row: &CronTask, now: DateTime<Utc>, grace: Duration) -> Decision {
             if row.ends_at.is_some_and(|end| at >= end) {
                 continue;
             }
-            let outcome = if busy && sends(outcome) { FireOutcome::SkippedOverlap } else { outcome };
-            let task = if sends(outcome) { Some(task(row, at)?) } else { None };
+            let outcome = if busy && outcome.fires() {
+                FireOutcome::SkippedOverlap
+            } else {
+                outcome
+            };
+            let task = if outcome.fires() {
+                Some(task(row, at)?)
+            } else {
+                None
+            };
             busy |= task.is_some() && row.overlap_policy == "skip";
             fires.push(Fire { at, outcome, task });
         }
@@ -74,20 +82,25 @@ pub fn fire(row: &CronTask, now: DateTime<Utc>, grace: Duration) -> Decision {
     })
 }
 
-fn sends(outcome: FireOutcome) -> bool {
-    matches!(outcome, FireOutcome::Fired | FireOutcome::CaughtUp)
-}
-
 /// A definition that breaks a rule, or even makes a library panic, must not stop the rows beside it.
 fn decide(row: &CronTask, rule: impl FnOnce() -> Result<(Verdict, Vec<Fire>), String>) -> Decision {
     let (verdict, fires) = panic::catch_unwind(panic::AssertUnwindSafe(rule))
         .unwrap_or_else(|panic| Err(format!("the schedule can't be computed: {}", message(&*panic))))
         .unwrap_or_else(|why| (Verdict::Broken(why), Vec::new()));
-    Decision { id: row.id, version: row.version, verdict, fires }
+    Decision {
+        id: row.id,
+        version: row.version,
+        verdict,
+        fires,
+    }
 }
 
 fn message(panic: &(dyn Any + Send)) -> &str {
-    panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("panic")
+    panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or(panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("panic")
 }
 
 /// Checks the whole definition by building a task of it, so that what is broken shows before it is due.
@@ -101,7 +114,9 @@ fn check(row: &CronTask, now: DateTime<Utc>) -> Result<Schedule, String> {
 
 fn first_after(row: &CronTask, schedule: &Schedule, now: DateTime<Utc>) -> Result<Verdict, String> {
     // next_after is strict, and an occurrence at starts_at itself counts.
-    let after = row.starts_at.map_or(now, |start| now.max(start - TimeDelta::microseconds(1)));
+    let after = row
+        .starts_at
+        .map_or(now, |start| now.max(start - TimeDelta::microseconds(1)));
     window(row, schedule.next_after(after))
 }
 
@@ -119,7 +134,10 @@ fn window(row: &CronTask, next: Option<DateTime<Utc>>) -> Result<Verdict, String
 fn task(row: &CronTask, at: DateTime<Utc>) -> Result<NewTask, String> {
     let task_id = format!("cron:{}:{}", row.id_part, at.format("%Y%m%dT%H%M%S%.fZ"));
     TaskId::parse(&task_id).map_err(|e| format!("task id {task_id:?}: {e}"))?;
-    let payload = row.payload.clone().ok_or("payload is NULL; give a JSON object such as '{}'")?;
+    let payload = row
+        .payload
+        .clone()
+        .ok_or("payload is NULL; give a JSON object such as '{}'")?;
     let payload = RawValue::from_string(payload).map_err(|e| format!("payload: {e}"))?;
     let envelope = Template {
         task_id: &task_id,

@@ -15,10 +15,10 @@ use bytes::Bytes;
 use chrono::SecondsFormat;
 use futures::{StreamExt, stream::FuturesUnordered};
 use tidegate_core::headers::Origin;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::{HELD_ELSEWHERE, PASS_LIMIT, SAFETY_SCAN, SchedulerError, deadline};
+use super::{PASS_LIMIT, SAFETY_SCAN, SchedulerError, deadline};
 use crate::{
     publish::{SendError, Task, TaskPublisher},
     store::{
@@ -42,13 +42,18 @@ pub struct RelaySettings {
     pub batch: u32,
     /// How often to look even if nothing is due and nobody notified.
     pub safety_scan: Duration,
-    /// Longest wait for a confirm. Must be shorter than the store's `idle_in_transaction_timeout`.
-    pub confirm_timeout: Duration,
+    /// Longest wait for a confirm: rows stay locked that long. Must be shorter than
+    /// the store's `idle_in_transaction_timeout`.
+    pub confirm_limit: Duration,
 }
 
 impl Default for RelaySettings {
     fn default() -> Self {
-        Self { batch: 500, safety_scan: SAFETY_SCAN, confirm_timeout: Duration::from_secs(5) }
+        Self {
+            batch: 500,
+            safety_scan: SAFETY_SCAN,
+            confirm_limit: Duration::from_secs(10),
+        }
     }
 }
 
@@ -88,11 +93,15 @@ pub async fn run(
         wakes.clear();
         let (batch, next) = tokio::select! {
             step = timeout(PASS_LIMIT, step(&store, &publisher, &settings)) => step.map_err(|_| SchedulerError::Stalled)??,
-            () = overdue(&cancel, settings.confirm_timeout) => return Ok(()),
+            () = overdue(&cancel, settings.confirm_limit) => return Ok(()),
         };
         if batch.is_stuck() {
             health.down(ROLE, "the broker confirms nothing; tasks wait in the ledger");
-            tracing::warn!(tasks = batch.unconfirmed, ?pause, "the broker confirms nothing; tasks wait in the ledger");
+            tracing::warn!(
+                tasks = batch.unconfirmed,
+                ?pause,
+                "the broker confirms nothing; tasks wait in the ledger"
+            );
             tokio::select! {
                 () = cancel.cancelled() => return Ok(()),
                 () = tokio::time::sleep(pause) => {}
@@ -102,11 +111,10 @@ pub async fn run(
         }
         health.up(ROLE);
         pause = PAUSE.0;
-        let held = batch.taken == 0 && next.is_some_and(|next| next.after.is_zero());
-        let earliest = if held { Instant::now() + HELD_ELSEWHERE } else { Instant::now() };
+        let until = deadline(next, settings.safety_scan, batch.taken == 0);
         tokio::select! {
             () = cancel.cancelled() => return Ok(()),
-            () = wakes.wait_until(deadline(next, settings.safety_scan).max(earliest), next.map(|n| n.at)) => {}
+            () = wakes.wait_until(until, next.map(|next| next.at)) => {}
         }
     }
 }
@@ -127,9 +135,16 @@ async fn step(
 }
 
 /// Hands over one batch of due tasks.
-pub async fn pass(store: &Store, publisher: &TaskPublisher, settings: &RelaySettings) -> Result<Batch, StoreError> {
+pub async fn pass(
+    store: &Store,
+    publisher: &TaskPublisher,
+    settings: &RelaySettings,
+) -> Result<Batch, StoreError> {
     let handover = store.tasks().lock_due(i64::from(settings.batch)).await?;
-    let mut batch = Batch { taken: handover.tasks().len(), ..Batch::default() };
+    let mut batch = Batch {
+        taken: handover.tasks().len(),
+        ..Batch::default()
+    };
     if batch.taken == 0 {
         return Ok(batch);
     }
@@ -137,8 +152,20 @@ pub async fn pass(store: &Store, publisher: &TaskPublisher, settings: &RelaySett
         .tasks()
         .iter()
         .map(|row| async move {
-            let sent = timeout(settings.confirm_timeout, publisher.send(message(row), Duration::ZERO)).await;
-            (row, sent.unwrap_or_else(|_| Err(SendError::Unknown(format!("{:?}", settings.confirm_timeout)))))
+            let sent = timeout(
+                settings.confirm_limit,
+                publisher.send_due(message(row), Duration::ZERO, row.due_at),
+            )
+            .await;
+            (
+                row,
+                sent.unwrap_or_else(|_| {
+                    Err(SendError::Unknown(format!(
+                        "none within {:?}",
+                        settings.confirm_limit
+                    )))
+                }),
+            )
         })
         .collect();
     let (mut published, mut failures) = (Vec::with_capacity(batch.taken), Vec::new());
@@ -147,7 +174,7 @@ pub async fn pass(store: &Store, publisher: &TaskPublisher, settings: &RelaySett
             published.push(row.task_id.clone());
             continue;
         };
-        let undeliverable = matches!(error, SendError::Unroutable { .. } | SendError::Refused(_));
+        let undeliverable = !matches!(error, SendError::Nacked | SendError::Unknown(_));
         if undeliverable {
             batch.undeliverable += 1;
             tracing::warn!(task_id = %row.task_id, task_type = %row.task_type, %error, "task can't be delivered; it waits in the ledger");
@@ -178,7 +205,11 @@ pub async fn pass(store: &Store, publisher: &TaskPublisher, settings: &RelaySett
 /// Wait before a task is tried again: what can't be delivered needs a change by somebody (1 s to 5 min), what was
 /// not confirmed needs the broker back (0.5 s to 30 s).
 fn backoff(undeliverable: bool, failed_before: i32) -> Duration {
-    let (first, longest) = if undeliverable { (1_000, 300_000) } else { (500, 30_000) };
+    let (first, longest) = if undeliverable {
+        (1_000, 300_000)
+    } else {
+        (500, 30_000)
+    };
     let factor = 1_u64 << failed_before.clamp(0, 16);
     Duration::from_millis((first * factor).min(longest))
 }
@@ -212,9 +243,26 @@ mod tests {
 
     #[test]
     fn a_batch_is_stuck_only_if_the_broker_took_nothing() {
-        let stuck = Batch { taken: 2, unconfirmed: 2, ..Batch::default() };
+        let stuck = Batch {
+            taken: 2,
+            unconfirmed: 2,
+            ..Batch::default()
+        };
         assert!(stuck.is_stuck());
-        assert!(!Batch { published: 1, ..stuck }.is_stuck());
-        assert!(!Batch { taken: 1, undeliverable: 1, ..Batch::default() }.is_stuck());
+        assert!(
+            !Batch {
+                published: 1,
+                ..stuck
+            }
+            .is_stuck()
+        );
+        assert!(
+            !Batch {
+                taken: 1,
+                undeliverable: 1,
+                ..Batch::default()
+            }
+            .is_stuck()
+        );
     }
 }

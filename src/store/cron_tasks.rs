@@ -159,12 +159,17 @@ impl<'a> CronTasks<'a> {
 
     /// All rows by name.
     pub async fn list(&self) -> Result<Vec<CronTask>, StoreError> {
-        Ok(sqlx::query_as(select!("ORDER BY c.name")).fetch_all(self.pool).await?)
+        Ok(sqlx::query_as(select!("ORDER BY c.name"))
+            .fetch_all(self.pool)
+            .await?)
     }
 
     /// The row called `name`.
     pub async fn get(&self, name: &str) -> Result<Option<CronTask>, StoreError> {
-        Ok(sqlx::query_as(select!("WHERE c.name = $1")).bind(name).fetch_optional(self.pool).await?)
+        Ok(sqlx::query_as(select!("WHERE c.name = $1"))
+            .bind(name)
+            .fetch_optional(self.pool)
+            .await?)
     }
 
     /// When the next row is due. Includes rows that another scheduler holds at this moment.
@@ -180,10 +185,11 @@ impl<'a> CronTasks<'a> {
 
     /// How many rows can't be scheduled.
     pub async fn in_error(&self) -> Result<u64, StoreError> {
-        let count: i64 =
-            sqlx::query_scalar("SELECT count(*) FROM tidegate.cron_tasks WHERE last_error IS NOT NULL AND enabled")
-                .fetch_one(self.pool)
-                .await?;
+        let count: i64 = sqlx::query_scalar(
+            "SELECT count(*) FROM tidegate.cron_tasks WHERE last_error IS NOT NULL AND enabled",
+        )
+        .fetch_one(self.pool)
+        .await?;
         Ok(count.unsigned_abs())
     }
 
@@ -257,8 +263,12 @@ impl Locked {
             }
         }
         let recorded = record(&mut self.tx, &fires).await?;
-        let tasks: Vec<NewTask> =
-            fires.tasks.into_iter().filter(|(key, _)| recorded.contains(key)).map(|(_, task)| task).collect();
+        let tasks: Vec<NewTask> = fires
+            .tasks
+            .into_iter()
+            .filter(|(key, _)| recorded.contains(key))
+            .map(|(_, task)| task)
+            .collect();
         insert(&mut *self.tx, &tasks).await?;
         self.tx.commit().await?;
         let fires = fires
@@ -269,7 +279,11 @@ impl Locked {
             .filter(|(key, _)| recorded.contains(key))
             .map(|((_, at), outcome)| (at, outcome))
             .collect();
-        Ok(Committed { rows: written.len(), lost, fires })
+        Ok(Committed {
+            rows: written.len(),
+            lost,
+            fires,
+        })
     }
 }
 
@@ -304,14 +318,32 @@ async fn write_rows(
     let versions: Vec<i64> = decisions.iter().map(|d| d.version).collect();
     let next: Vec<Option<DateTime<Utc>>> = decisions
         .iter()
-        .map(|d| if let Verdict::Next(at) = d.verdict { Some(at) } else { None })
+        .map(|d| {
+            if let Verdict::Next(at) = d.verdict {
+                Some(at)
+            } else {
+                None
+            }
+        })
         .collect();
-    let exhausted: Vec<bool> = decisions.iter().map(|d| d.verdict == Verdict::Exhausted).collect();
+    let exhausted: Vec<bool> = decisions
+        .iter()
+        .map(|d| d.verdict == Verdict::Exhausted)
+        .collect();
     let errors: Vec<Option<&str>> = decisions
         .iter()
-        .map(|d| if let Verdict::Broken(why) = &d.verdict { Some(why.as_str()) } else { None })
+        .map(|d| {
+            if let Verdict::Broken(why) = &d.verdict {
+                Some(why.as_str())
+            } else {
+                None
+            }
+        })
         .collect();
-    let triggered: Vec<bool> = decisions.iter().map(|d| d.fires.iter().any(|f| f.task.is_some())).collect();
+    let triggered: Vec<bool> = decisions
+        .iter()
+        .map(|d| d.fires.iter().any(|f| f.task.is_some()))
+        .collect();
     let written: Vec<i64> = sqlx::query_scalar(
         "UPDATE tidegate.cron_tasks c SET next_fire_at = d.next, exhausted = d.exhausted, last_error = d.error, \
            version = c.version + 1, \

@@ -73,7 +73,12 @@ fn of_sqlstate(code: &str) -> fn(String) -> StoreError {
         // a database that is still being created or dropped.
         "40001" | "40P01" | "55P03" | "25006" | "57014" | "25P03" | "3D000" => StoreError::Unavailable,
         // Connection exceptions, insufficient resources, operator intervention, system errors.
-        _ if ["08", "53", "57", "58"].iter().any(|class| code.starts_with(class)) => StoreError::Unavailable,
+        _ if ["08", "53", "57", "58"]
+            .iter()
+            .any(|class| code.starts_with(class)) =>
+        {
+            StoreError::Unavailable
+        }
         _ => StoreError::Bad,
     }
 }
@@ -91,7 +96,10 @@ mod tests {
         assert!(matches!(kind("42P01"), StoreError::SchemaMissing(_)));
         assert!(matches!(kind("23505"), StoreError::Conflict(_)));
         assert!(matches!(kind("23514"), StoreError::Bad(_)));
-        assert!(matches!(kind("28P01"), StoreError::Bad(_)), "a wrong password doesn't heal");
+        assert!(
+            matches!(kind("28P01"), StoreError::Bad(_)),
+            "a wrong password doesn't heal"
+        );
     }
 
     #[test]

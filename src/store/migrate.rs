@@ -4,10 +4,7 @@
 //! migration and its line in the bookkeeping are one transaction: a process that dies between two migrations leaves
 //! a schema from which the next run goes on.
 
-use sqlx::{
-    Connection, PgConnection,
-    migrate::{Migrate, Migrator},
-};
+use sqlx::{Connection, PgConnection, migrate::Migrator};
 
 use super::{Store, StoreError};
 
@@ -28,7 +25,12 @@ impl Store {
         migrator().run(&mut connection).await?;
         // The lock goes with the session.
         connection.close().await?;
-        Ok(self.applied().await?.into_iter().filter(|v| !before.contains(v)).collect())
+        Ok(self
+            .applied()
+            .await?
+            .into_iter()
+            .filter(|v| !before.contains(v))
+            .collect())
     }
 
     /// Undoes every migration newer than `version` (0: all). Drops tables and what is in them.
@@ -56,9 +58,11 @@ impl Store {
         if !exists {
             return Ok(Vec::new());
         }
-        Ok(sqlx::query_scalar("SELECT version FROM tidegate.schema_migrations WHERE success ORDER BY version")
-            .fetch_all(&self.pool)
-            .await?)
+        Ok(sqlx::query_scalar(
+            "SELECT version FROM tidegate.schema_migrations WHERE success ORDER BY version",
+        )
+        .fetch_all(&self.pool)
+        .await?)
     }
 
     /// A connection without the pool's time-outs: a migration may run for long.

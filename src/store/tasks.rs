@@ -148,9 +148,11 @@ impl<'a> Tasks<'a> {
 
     /// How many tasks are in each state. Reads the whole table.
     pub async fn counts(&self) -> Result<Vec<(String, i64)>, StoreError> {
-        Ok(sqlx::query_as("SELECT state, count(*) FROM tidegate.tasks GROUP BY state ORDER BY state")
-            .fetch_all(self.pool)
-            .await?)
+        Ok(
+            sqlx::query_as("SELECT state, count(*) FROM tidegate.tasks GROUP BY state ORDER BY state")
+                .fetch_all(self.pool)
+                .await?,
+        )
     }
 
     /// When the next task is due. Includes tasks that another relay holds at this moment.

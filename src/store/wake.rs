@@ -58,7 +58,10 @@ impl Shared {
     }
 
     fn take(&self) -> Option<i64> {
-        self.earliest.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.earliest
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
     }
 }
 
@@ -75,7 +78,10 @@ impl Store {
                 tokio::time::sleep(RECONNECT).await;
             }
         });
-        Wakes { shared, _listener: AbortOnDropHandle::new(listener) }
+        Wakes {
+            shared,
+            _listener: AbortOnDropHandle::new(listener),
+        }
     }
 }
 
