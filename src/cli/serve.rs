@@ -215,10 +215,12 @@ fn start(role: Role, config: &Config, shared: &Shared, roles: &mut JoinSet<()>) 
             let (Some(store), Some(publisher)) = (shared.store.clone(), shared.publisher.clone()) else {
                 return;
             };
+            let defaults = RelaySettings::default();
             let settings = RelaySettings {
                 batch: config.relay.batch,
                 safety_scan: config.scheduler.scan_interval,
-                confirm_timeout: config.amqp.confirm_timeout,
+                // Rows stay locked that long, so not as long as a caller at a terminal would wait.
+                confirm_limit: config.amqp.confirm_timeout.min(defaults.confirm_limit),
             };
             roles.spawn(async move {
                 let run = || {

@@ -34,6 +34,9 @@ pub(super) fn start_at_zero() {
     for outcome in ["FIRED", "CAUGHT_UP", "SKIPPED_MISFIRE", "SKIPPED_OVERLAP"] {
         counter!("tidegate_cron_fires_total", "outcome" => outcome).increment(0);
     }
+    for action in ["returned_to_ledger", "dead_lettered"] {
+        counter!("tidegate_unroutable_total", "action" => action).increment(0);
+    }
     for purpose in ["publish", "consume"] {
         connection_up(purpose, false);
         connection_blocked(purpose, false);

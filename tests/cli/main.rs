@@ -1,5 +1,7 @@
 //! The real binary from outside: arguments, exit codes, output, secrets.
 
+#![allow(clippy::unwrap_used, reason = "a test whose set-up fails has failed")]
+
 mod offline;
 mod run;
 mod secrets;
