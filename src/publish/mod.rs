@@ -2,6 +2,7 @@
 //!
 //! May import: `core`, `topology`, `broker`, `telemetry`. Every publish is mandatory and awaited until confirmed.
 
+pub mod prepare;
 pub mod resend;
 
 use std::{sync::Arc, time::Duration};
