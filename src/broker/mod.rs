@@ -8,6 +8,7 @@
 
 pub mod connection;
 pub mod consumer;
+pub mod declare;
 pub mod message;
 pub mod publisher;
 

@@ -1,100 +1,24 @@
 //! What must exist on the broker, as data: files → model → objects.
 //!
-//! May import: `core`. Knows no lapin: `broker::declare` performs what is described here.
+//! A directory holds `platform.toml` and one file per team. [`Topology::load`] reads it and reports everything
+//! wrong with it at once, [`Topology::objects`] says which exchanges, queues and bindings follow, and
+//! `broker::declare` performs that. Publishing and consuming ask the same model where a key leads.
+//!
+//! May import: `core`. Knows no lapin and no broker: everything here but reading the files is pure.
 
-use std::{collections::BTreeSet, path::Path};
+mod conflict;
+mod display;
+mod errors;
+mod files;
+mod model;
+mod objects;
+mod reader;
+mod resolve;
 
-use tidegate_core::{names::Names, policy::RetryPolicy, topic::Pattern};
+pub use conflict::{Conflict, Setting};
+pub use errors::{FileError, TopologyErrors};
+pub use model::{BusinessQueue, FixedDelay, Lane, Topology};
+pub use objects::{Binding, Exchange, ExchangeKind, Object, ObjectKind, ObjectName, Objects, Queue, Value};
 
-/// The whole topology of one platform.
-#[derive(Clone, Debug)]
-pub struct Topology {
-    /// Names under the platform's prefix.
-    pub names: Names,
-    /// Business queues, in the order of the files.
-    pub queues: Vec<BusinessQueue>,
-    /// Fixed delays for producers with no SDK.
-    pub fixed_delays: Vec<FixedDelay>,
-}
-
-/// A business queue as its team describes it.
-#[derive(Clone, Debug)]
-pub struct BusinessQueue {
-    /// Name, e.g. `order.close.queue`.
-    pub name: String,
-    /// Binding patterns on `task.exchange`.
-    pub bind: Vec<Pattern>,
-    /// Owning team.
-    pub owner: String,
-    /// Task types that this queue carries, by name; they may appear as metric labels.
-    pub task_types: Vec<String>,
-    /// Retry policy.
-    pub retry: RetryPolicy,
-    /// Priority at or above which a task takes the high lane, where the queue has one.
-    pub high_lane: Option<u8>,
-    /// `x-delivery-limit`.
-    pub delivery_limit: u32,
-    /// `x-max-length`, where limited; publishes beyond it are refused.
-    pub max_length: Option<u64>,
-    /// `x-single-active-consumer`.
-    pub single_active_consumer: bool,
-}
-
-/// A delay queue of one fixed TTL that ends in `task.exchange`.
-#[derive(Clone, Debug)]
-pub struct FixedDelay {
-    /// Name after `task.delay.`, e.g. `30m`.
-    pub name: String,
-    /// The delay.
-    pub ttl: std::time::Duration,
-}
-
-/// Which lane of a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lane {
-    /// `<queue>`, reached through `task.exchange`.
-    Normal,
-    /// `<queue>.high`, reached through `task.exchange.high`.
-    High,
-}
-
-/// Why topology files can't be used.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct TopologyError(pub String);
-
-impl Topology {
-    /// Reads `platform.toml` and every other `*.toml` of `dir`.
-    pub fn load(_dir: &Path) -> Result<Self, TopologyError> {
-        unimplemented!()
-    }
-
-    /// The business queue that `name` (a queue or its high lane) belongs to.
-    pub fn queue(&self, name: &str) -> Option<(&BusinessQueue, Lane)> {
-        self.queues.iter().find_map(|q| {
-            if q.name == name {
-                Some((q, Lane::Normal))
-            } else if q.high_lane.is_some() && Names::high_lane(&q.name) == name {
-                Some((q, Lane::High))
-            } else {
-                None
-            }
-        })
-    }
-
-    /// The business queues that a routing key reaches.
-    pub fn routes<'a>(&'a self, _key: &'a str) -> impl Iterator<Item = &'a BusinessQueue> {
-        std::iter::empty()
-    }
-
-    /// The lane for a task of this key and priority: high if any queue it reaches says so.
-    pub fn lane(&self, key: &str, priority: u8) -> Lane {
-        let high = self.routes(key).any(|q| q.high_lane.is_some_and(|threshold| priority >= threshold));
-        if high { Lane::High } else { Lane::Normal }
-    }
-
-    /// Task types named by queues or by bindings without wildcards.
-    pub fn task_types(&self) -> BTreeSet<String> {
-        BTreeSet::new()
-    }
-}
+#[cfg(test)]
+mod tests;

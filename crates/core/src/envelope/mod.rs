@@ -14,6 +14,7 @@ mod field;
 mod number;
 mod peek;
 mod pointer;
+mod read;
 mod scan;
 mod time;
 mod unpack;
@@ -45,11 +46,7 @@ pub struct Limits {
 impl Limits {
     /// The limits of the design: 64 KiB, 5 levels, 90 days.
     pub const fn standard() -> Self {
-        Self {
-            max_body_bytes: 64 * 1024,
-            max_payload_depth: 5,
-            max_schedule_ahead: Duration::from_secs(90 * 24 * 3600),
-        }
+        Self { max_body_bytes: 64 * 1024, max_payload_depth: 5, max_schedule_ahead: Duration::from_secs(90 * 24 * 3600) }
     }
 }
 
@@ -119,6 +116,6 @@ impl Envelope {
         serde::Deserialize::deserialize(&mut json)
             .and_then(|IgnoredAny| json.end())
             .map_err(|error| EnvelopeError::syntax(text, &error))?;
-        field::read(text, limits, now)
+        read::envelope(text, limits, now)
     }
 }
