@@ -18,7 +18,10 @@ impl Narrator {
     /// A narrator whose clock starts now.
     pub(crate) fn new() -> Self {
         let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-        Self { since: Instant::now(), colour }
+        Self {
+            since: Instant::now(),
+            colour,
+        }
     }
 
     /// Whether standard output takes colours.
@@ -36,7 +39,11 @@ impl Narrator {
             _ => "32",
         };
         let who = format!("{who:<8}");
-        let who = if self.colour { format!("\x1b[{shade}m{who}\x1b[0m") } else { who };
+        let who = if self.colour {
+            format!("\x1b[{shade}m{who}\x1b[0m")
+        } else {
+            who
+        };
         self.print(format_args!("{elapsed:7.2} s  {who}  {what}"));
     }
 

@@ -29,7 +29,11 @@ pub(crate) fn print(narrator: &Narrator, rows: &[Row], checks: &[Checked]) -> bo
     narrator.print(format_args!("{}\n", paint(&shop(checks))));
     let tasks = rows.iter().filter(|row| !row.differs.is_empty()).count();
     let facts = checks.iter().filter(|check| !check.as_expected()).count();
-    let worst = rows.iter().filter_map(Row::lateness).max().map_or(0, |late| late.num_milliseconds());
+    let worst = rows
+        .iter()
+        .filter_map(Row::lateness)
+        .max()
+        .map_or(0, |late| late.num_milliseconds());
     if tasks + facts == 0 {
         narrator.print(format_args!(
             "{} tasks and {} facts, all as expected; none early, the latest {worst} ms late",
@@ -49,7 +53,17 @@ pub(crate) fn print(narrator: &Narrator, rows: &[Row], checks: &[Checked]) -> bo
 fn tasks(rows: &[Row]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::UTF8_HORIZONTAL_ONLY);
-    table.set_header(["step", "task type", "task id", "planned", "start", "late ms", "attempts", "outcome", "verdict"]);
+    table.set_header([
+        "step",
+        "task type",
+        "task id",
+        "planned",
+        "start",
+        "late ms",
+        "attempts",
+        "outcome",
+        "verdict",
+    ]);
     for row in rows {
         let verdict = match row.differs.as_slice() {
             [] => "as expected".to_owned(),
@@ -61,7 +75,8 @@ fn tasks(rows: &[Row]) -> Table {
             shortened(&row.key),
             row.planned.map_or("-".to_owned(), clock),
             row.started.map_or("-".to_owned(), clock),
-            row.lateness().map_or("-".to_owned(), |late| late.num_milliseconds().to_string()),
+            row.lateness()
+                .map_or("-".to_owned(), |late| late.num_milliseconds().to_string()),
             row.attempts.to_string(),
             row.outcome.to_string(),
             verdict,
@@ -82,7 +97,12 @@ fn shop(checks: &[Checked]) -> Table {
             true => "as expected".to_owned(),
             false => format!("DIFFERS: expected {}", check.wanted),
         };
-        table.add_row([check.step.to_string(), check.what.to_owned(), check.found.clone(), verdict]);
+        table.add_row([
+            check.step.to_string(),
+            check.what.to_owned(),
+            check.found.clone(),
+            verdict,
+        ]);
     }
     align_right(&mut table, 0);
     table
@@ -104,7 +124,11 @@ fn shortened(key: &str) -> String {
     if is_id {
         return key.to_owned();
     }
-    let start: String = key.chars().take(20).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let start: String = key
+        .chars()
+        .take(20)
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
     format!("(no id) {start}…")
 }
 
@@ -144,22 +168,42 @@ mod tests {
         let table = tasks(&[row(&[]), row(&["started early", "expected 2 attempts"])]).to_string();
         let lines: Vec<_> = table.lines().filter(|line| line.contains("close-1002")).collect();
         let words: Vec<_> = lines[0].split_whitespace().collect();
-        let expected =
-            ["2", "order.close.timeout", "close-1002", "22:13:20.000", "22:13:20.021", "21", "1", "done", "as", "expected"];
+        let expected = [
+            "2",
+            "order.close.timeout",
+            "close-1002",
+            "22:13:20.000",
+            "22:13:20.021",
+            "21",
+            "1",
+            "done",
+            "as",
+            "expected",
+        ];
         assert_eq!(words, expected);
-        assert!(lines[1].contains("DIFFERS: started early; expected 2 attempts"), "{}", lines[1]);
+        assert!(
+            lines[1].contains("DIFFERS: started early; expected 2 attempts"),
+            "{}",
+            lines[1]
+        );
     }
 
     #[test]
     fn only_a_terminal_gets_colours() {
         let table = "a as expected\nb DIFFERS: as expected";
         assert_eq!(paint(table, false), table);
-        assert_eq!(paint(table, true), "a \x1b[32mas expected\x1b[0m\nb \x1b[31mDIFFERS: as expected\x1b[0m");
+        assert_eq!(
+            paint(table, true),
+            "a \x1b[32mas expected\x1b[0m\nb \x1b[31mDIFFERS: as expected\x1b[0m"
+        );
     }
 
     #[test]
     fn a_body_that_stands_in_for_an_id_is_cut() {
         assert_eq!(shortened("close-1002"), "close-1002");
-        assert_eq!(shortened("{\"taskId\": not json at all\n"), "(no id) {\"taskId\": not json …");
+        assert_eq!(
+            shortened("{\"taskId\": not json at all\n"),
+            "(no id) {\"taskId\": not json …"
+        );
     }
 }

@@ -88,8 +88,14 @@ pub(crate) fn judge(sent: &[Sent], runs: &[Run], dead: &[DeadLetter], latest: Ti
     let mut rows = Vec::new();
     for (index, message) in sent.iter().enumerate() {
         // The same task sent twice: the first delivery belongs to the first of the two, and so on.
-        let nth = sent[..index].iter().filter(|earlier| earlier.key == message.key).count();
-        let runs = deliveries(runs, &message.key).into_iter().nth(nth).unwrap_or_default();
+        let nth = sent[..index]
+            .iter()
+            .filter(|earlier| earlier.key == message.key)
+            .count();
+        let runs = deliveries(runs, &message.key)
+            .into_iter()
+            .nth(nth)
+            .unwrap_or_default();
         let letter = dead.iter().filter(|letter| letter.key == message.key).nth(nth);
         rows.push(judge_one(message, &runs, letter, latest));
     }
@@ -100,7 +106,12 @@ pub(crate) fn judge(sent: &[Sent], runs: &[Run], dead: &[DeadLetter], latest: Ti
 fn judge_one(message: &Sent, runs: &[Run], letter: Option<&DeadLetter>, latest: TimeDelta) -> Row {
     let outcome = match (letter, runs.last()) {
         (Some(letter), _) => Outcome::Dead(letter.reason.clone()),
-        (None, Some(Run { ended: Ended::Done, .. })) => Outcome::Done,
+        (
+            None,
+            Some(Run {
+                ended: Ended::Done, ..
+            }),
+        ) => Outcome::Done,
         (None, _) => Outcome::Waiting,
     };
     let mut row = Row {
@@ -135,13 +146,16 @@ fn judge_one(message: &Sent, runs: &[Run], letter: Option<&DeadLetter>, latest: 
     }
     match row.lateness() {
         Some(late) if late < TimeDelta::zero() => row.differs.push("started early".to_owned()),
-        Some(late) if late > latest => row.differs.push(format!("more than {} ms late", latest.num_milliseconds())),
+        Some(late) if late > latest => row
+            .differs
+            .push(format!("more than {} ms late", latest.num_milliseconds())),
         _ => {}
     }
     if let (Some(letter), Some(body)) = (letter, &message.body)
         && letter.body != *body
     {
-        row.differs.push("the dead letter's bytes are not those that were sent".to_owned());
+        row.differs
+            .push("the dead letter's bytes are not those that were sent".to_owned());
     }
     row
 }
@@ -172,7 +186,11 @@ fn surplus(sent: &[Sent], runs: &[Run], dead: &[DeadLetter]) -> Vec<Row> {
         outcome,
         differs: vec!["more was seen than was sent".to_owned()],
     };
-    let mut keys: Vec<_> = runs.iter().map(|run| &run.key).chain(dead.iter().map(|letter| &letter.key)).collect();
+    let mut keys: Vec<_> = runs
+        .iter()
+        .map(|run| &run.key)
+        .chain(dead.iter().map(|letter| &letter.key))
+        .collect();
     keys.sort();
     keys.dedup();
     let mut rows = Vec::new();
@@ -180,7 +198,12 @@ fn surplus(sent: &[Sent], runs: &[Run], dead: &[DeadLetter]) -> Vec<Row> {
         let times = sent.iter().filter(|message| message.key == *key).count();
         for extra in deliveries(runs, key).into_iter().skip(times) {
             let attempts = u32::try_from(extra.len()).unwrap_or(u32::MAX);
-            rows.push(unexpected(key, extra.first().map(|run| run.started), attempts, Outcome::Waiting));
+            rows.push(unexpected(
+                key,
+                extra.first().map(|run| run.started),
+                attempts,
+                Outcome::Waiting,
+            ));
         }
         for extra in dead.iter().filter(|letter| letter.key == *key).skip(times) {
             rows.push(unexpected(key, None, 0, Outcome::Dead(extra.reason.clone())));
@@ -209,27 +232,48 @@ mod tests {
     }
 
     fn run(key: &str, attempt: u32, started: i64, ended: Ended) -> Run {
-        Run { key: key.to_owned(), attempt, started: at(started), ended }
+        Run {
+            key: key.to_owned(),
+            attempt,
+            started: at(started),
+            ended,
+        }
     }
 
     fn dead(key: &str, reason: &str, body: &[u8]) -> DeadLetter {
-        DeadLetter { key: key.to_owned(), reason: reason.to_owned(), body: body.to_vec() }
+        DeadLetter {
+            key: key.to_owned(),
+            reason: reason.to_owned(),
+            body: body.to_vec(),
+        }
     }
 
     fn differs(sent: &[Sent], runs: &[Run], dead: &[DeadLetter]) -> Vec<Vec<String>> {
-        judge(sent, runs, dead, TimeDelta::seconds(2)).into_iter().map(|row| row.differs).collect()
+        judge(sent, runs, dead, TimeDelta::seconds(2))
+            .into_iter()
+            .map(|row| row.differs)
+            .collect()
     }
 
     #[test]
     fn what_came_as_expected_differs_in_nothing() {
-        let sent = [sent("a", 0, 1, End::Done), sent("b", 0, 3, End::Done), sent("c", 0, 0, End::Dead("rejected"))];
+        let sent = [
+            sent("a", 0, 1, End::Done),
+            sent("b", 0, 3, End::Done),
+            sent("c", 0, 0, End::Dead("rejected")),
+        ];
         let runs = [
             run("b", 1, 5, Ended::Failed),
             run("a", 1, 0, Ended::Done),
             run("b", 2, 1_000, Ended::Failed),
             run("b", 3, 4_000, Ended::Done),
         ];
-        let rows = judge(&sent, &runs, &[dead("c", "rejected", b"c")], TimeDelta::seconds(2));
+        let rows = judge(
+            &sent,
+            &runs,
+            &[dead("c", "rejected", b"c")],
+            TimeDelta::seconds(2),
+        );
         assert!(rows.iter().all(|row| row.differs.is_empty()), "{rows:?}");
         assert_eq!(rows[1].lateness(), Some(TimeDelta::milliseconds(5)));
         assert_eq!(rows[2].outcome, Outcome::Dead("rejected".to_owned()));
@@ -237,7 +281,11 @@ mod tests {
 
     #[test]
     fn early_late_and_lost_differ() {
-        let sent = [sent("a", 1_000, 1, End::Done), sent("b", 0, 1, End::Done), sent("c", 0, 1, End::Done)];
+        let sent = [
+            sent("a", 1_000, 1, End::Done),
+            sent("b", 0, 1, End::Done),
+            sent("c", 0, 1, End::Done),
+        ];
         let runs = [run("a", 1, 999, Ended::Done), run("b", 1, 2_001, Ended::Done)];
         let expected = [
             vec!["started early".to_owned()],
@@ -250,7 +298,12 @@ mod tests {
     #[test]
     fn a_failure_that_was_not_retried_is_still_waiting() {
         let sent = [sent("a", 0, 2, End::Done)];
-        let rows = judge(&sent, &[run("a", 1, 0, Ended::Failed)], &[], TimeDelta::seconds(2));
+        let rows = judge(
+            &sent,
+            &[run("a", 1, 0, Ended::Failed)],
+            &[],
+            TimeDelta::seconds(2),
+        );
         assert_eq!(rows[0].outcome, Outcome::Waiting);
         assert_eq!(rows[0].differs, ["expected done", "expected 2 attempts"]);
     }
@@ -260,18 +313,27 @@ mod tests {
         let twice = [sent("a", 0, 1, End::Done), sent("a", 10, 1, End::Done)];
         let runs = [run("a", 1, 3, Ended::Done), run("a", 1, 12, Ended::Done)];
         assert_eq!(differs(&twice, &runs, &[]), [Vec::<String>::new(), Vec::new()]);
-        assert_eq!(differs(&twice, &runs[..1], &[])[1], ["expected done", "expected 1 attempts"]);
+        assert_eq!(
+            differs(&twice, &runs[..1], &[])[1],
+            ["expected done", "expected 1 attempts"]
+        );
     }
 
     #[test]
     fn a_changed_body_an_other_reason_and_skipped_numbers_differ() {
         let poison = [sent("p", 0, 0, End::Dead("invalid_envelope"))];
         let changed = "the dead letter's bytes are not those that were sent";
-        assert_eq!(differs(&poison, &[], &[dead("p", "invalid_envelope", b"q")]), [vec![changed]]);
+        assert_eq!(
+            differs(&poison, &[], &[dead("p", "invalid_envelope", b"q")]),
+            [vec![changed]]
+        );
         let other = differs(&poison, &[], &[dead("p", "expired", b"p")]);
         assert_eq!(other, [vec!["expected dead: invalid_envelope"]]);
         let skipped = [run("a", 1, 0, Ended::Failed), run("a", 3, 1, Ended::Done)];
-        assert_eq!(differs(&[sent("a", 0, 2, End::Done)], &skipped, &[]), [vec!["attempts numbered [1, 3]"]]);
+        assert_eq!(
+            differs(&[sent("a", 0, 2, End::Done)], &skipped, &[]),
+            [vec!["attempts numbered [1, 3]"]]
+        );
     }
 
     #[test]

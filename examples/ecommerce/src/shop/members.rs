@@ -17,14 +17,21 @@ pub(crate) struct AddPoints {
 /// Books the points once, however often the task arrives: the unique constraint of the table sees to it, and its
 /// violation is success.
 pub(crate) async fn add_points(shop: Shop, context: Context, add: AddPoints) -> Result<(), TaskError> {
-    let closed: Option<bool> = sqlx::query_scalar("SELECT account_closed FROM shop.members WHERE user_id = $1")
-        .bind(&add.user_id)
-        .fetch_optional(&shop.pool)
-        .await?;
+    let closed: Option<bool> =
+        sqlx::query_scalar("SELECT account_closed FROM shop.members WHERE user_id = $1")
+            .bind(&add.user_id)
+            .fetch_optional(&shop.pool)
+            .await?;
     if closed != Some(false) {
         // A business error: trying again would change nothing.
-        shop.narrator.say("members", format_args!("{} has no open account: rejected", add.user_id));
-        return Err(TaskError::reject("account_closed", "the member's account is closed"));
+        shop.narrator.say(
+            "members",
+            format_args!("{} has no open account: rejected", add.user_id),
+        );
+        return Err(TaskError::reject(
+            "account_closed",
+            "the member's account is closed",
+        ));
     }
     let booked = sqlx::query(
         "INSERT INTO shop.points (user_id, task_id, points_type, points) VALUES ($1, $2, $3, $4)",
@@ -36,9 +43,15 @@ pub(crate) async fn add_points(shop: Shop, context: Context, add: AddPoints) -> 
     .execute(&shop.pool)
     .await;
     match booked {
-        Ok(_) => shop.narrator.say("members", format_args!("{} gets {} points", add.user_id, add.points)),
+        Ok(_) => shop.narrator.say(
+            "members",
+            format_args!("{} gets {} points", add.user_id, add.points),
+        ),
         Err(sqlx::Error::Database(error)) if error.is_unique_violation() => {
-            shop.narrator.say("members", format_args!("{}'s points of this task are booked already: done", add.user_id));
+            shop.narrator.say(
+                "members",
+                format_args!("{}'s points of this task are booked already: done", add.user_id),
+            );
         }
         Err(error) => return Err(error.into()),
     }
@@ -63,6 +76,12 @@ pub(crate) async fn recall(shop: Shop, _context: Context, recall: Recall) -> Res
     .execute(&shop.pool)
     .await?;
     let count = recalled.rows_affected();
-    shop.narrator.say("members", format_args!("cron: recalls {count} members silent for {} days", recall.silent_days));
+    shop.narrator.say(
+        "members",
+        format_args!(
+            "cron: recalls {count} members silent for {} days",
+            recall.silent_days
+        ),
+    );
     Ok(())
 }

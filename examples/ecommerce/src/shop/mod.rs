@@ -35,14 +35,20 @@ pub(crate) struct Shop {
 impl Shop {
     /// Makes the shop's tables and first rows.
     pub(crate) async fn open(&self) -> Result<(), sqlx::Error> {
-        sqlx::raw_sql(include_str!("shop.sql")).execute(&self.pool).await?;
+        sqlx::raw_sql(include_str!("shop.sql"))
+            .execute(&self.pool)
+            .await?;
         Ok(())
     }
 
     /// The worker: which queues it serves, and which function handles which task type.
     ///
     /// `notify.push.queue` is not among them: a Python program without any SDK serves that one.
-    pub(crate) fn worker(&self, broker: BrokerSettings, topology: Arc<Topology>) -> Result<Worker, BuildError> {
+    pub(crate) fn worker(
+        &self,
+        broker: BrokerSettings,
+        topology: Arc<Topology>,
+    ) -> Result<Worker, BuildError> {
         Worker::builder(broker, topology)
             .queue("order.close.queue")
             .queue("member.points.queue")
@@ -62,7 +68,10 @@ impl Shop {
     fn on<P, F, Fut>(
         &self,
         handler: F,
-    ) -> impl Fn(Context, P) -> futures::future::BoxFuture<'static, Result<(), TaskError>> + Send + Sync + use<P, F, Fut>
+    ) -> impl Fn(Context, P) -> futures::future::BoxFuture<'static, Result<(), TaskError>>
+    + Send
+    + Sync
+    + use<P, F, Fut>
     where
         P: DeserializeOwned + Send + 'static,
         F: Fn(Shop, Context, P) -> Fut + Copy + Send + Sync + 'static,
@@ -80,7 +89,12 @@ impl Shop {
                     Err(TaskError::Retry { .. }) => Ended::Failed,
                     Err(TaskError::Reject { .. }) => Ended::Rejected,
                 };
-                shop.journal.ran(Run { key, attempt, started, ended });
+                shop.journal.ran(Run {
+                    key,
+                    attempt,
+                    started,
+                    ended,
+                });
                 result
             })
         }

@@ -13,8 +13,17 @@ pub(crate) struct CloseOrder {
 }
 
 /// Closes the order unless it was paid. Running twice does no harm: the second run finds it closed.
-pub(crate) async fn close(shop: Shop, context: Context, CloseOrder { order }: CloseOrder) -> Result<(), TaskError> {
-    let say = |what: &str| shop.narrator.say("orders", format_args!("order {order} {what} ({})", context.envelope.task_id));
+pub(crate) async fn close(
+    shop: Shop,
+    context: Context,
+    CloseOrder { order }: CloseOrder,
+) -> Result<(), TaskError> {
+    let say = |what: &str| {
+        shop.narrator.say(
+            "orders",
+            format_args!("order {order} {what} ({})", context.envelope.task_id),
+        )
+    };
     // One statement decides, so a payment at this very moment either comes first or finds the order closed.
     let closed = sqlx::query("UPDATE shop.orders SET status = 'CLOSED' WHERE id = $1 AND status = 'UNPAID'")
         .bind(&order)
@@ -31,7 +40,12 @@ pub(crate) async fn close(shop: Shop, context: Context, CloseOrder { order }: Cl
     match status.as_deref() {
         Some("PAID") => say("was paid in time: nothing to do"),
         Some(_) => say("is closed already: nothing to do"),
-        None => return Err(TaskError::reject("unknown_order", format_args!("there is no order {order}"))),
+        None => {
+            return Err(TaskError::reject(
+                "unknown_order",
+                format_args!("there is no order {order}"),
+            ));
+        }
     }
     Ok(())
 }

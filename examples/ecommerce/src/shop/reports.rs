@@ -15,8 +15,17 @@ pub(crate) struct Daily {
 /// Counts the day's orders. The "warehouse" of this example answers from the third attempt on.
 pub(crate) async fn build(shop: Shop, context: Context, Daily { day }: Daily) -> Result<(), TaskError> {
     if context.attempt < 3 {
-        shop.narrator.say("reports", format_args!("attempt {}: the warehouse is busy, try again later", context.attempt));
-        return Err(TaskError::retry("warehouse_busy", "the warehouse takes no queries now"));
+        shop.narrator.say(
+            "reports",
+            format_args!(
+                "attempt {}: the warehouse is busy, try again later",
+                context.attempt
+            ),
+        );
+        return Err(TaskError::retry(
+            "warehouse_busy",
+            "the warehouse takes no queries now",
+        ));
     }
     sqlx::query(
         "INSERT INTO shop.reports (day, orders) SELECT $1, count(*) FROM shop.orders
@@ -25,6 +34,9 @@ pub(crate) async fn build(shop: Shop, context: Context, Daily { day }: Daily) ->
     .bind(day)
     .execute(&shop.pool)
     .await?;
-    shop.narrator.say("reports", format_args!("attempt {}: the report of {day} is built", context.attempt));
+    shop.narrator.say(
+        "reports",
+        format_args!("attempt {}: the report of {day} is built", context.attempt),
+    );
     Ok(())
 }
