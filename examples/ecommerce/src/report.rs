@@ -3,9 +3,15 @@
 //! Imports `verdict` and `narrator`.
 
 use chrono::{DateTime, Utc};
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{CellAlignment, ContentLineStyle, LineStyle, Table, TableStyle};
 
 use crate::{narrator::Narrator, verdict::Row};
+
+/// One rule under the header, columns apart by spaces: nothing that wraps or hides a value.
+const STYLE: TableStyle = TableStyle::new()
+    .header_lines(ContentLineStyle::none().junction(' '))
+    .header_separator(LineStyle::none().fill('─').junction('─'))
+    .content_lines(ContentLineStyle::none().junction(' '));
 
 /// A question to the shop's own tables after the run, with the answer it should give.
 #[derive(Clone, Debug)]
@@ -24,7 +30,7 @@ impl Checked {
 
 /// Prints both tables; `true` if everything is as expected.
 pub(crate) fn print(narrator: &Narrator, rows: &[Row], checks: &[Checked]) -> bool {
-    let paint = |table: &Table| paint(&table.to_string(), narrator.colour());
+    let paint = |table: &Table| paint(&table.trim_fmt(), narrator.colour());
     narrator.print(format_args!("\n{}\n", paint(&tasks(rows))));
     narrator.print(format_args!("{}\n", paint(&shop(checks))));
     let tasks = rows.iter().filter(|row| !row.differs.is_empty()).count();
@@ -52,7 +58,7 @@ pub(crate) fn print(narrator: &Narrator, rows: &[Row], checks: &[Checked]) -> bo
 
 fn tasks(rows: &[Row]) -> Table {
     let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
+    table.load_style(STYLE);
     table.set_header([
         "step",
         "task type",
@@ -90,8 +96,8 @@ fn tasks(rows: &[Row]) -> Table {
 
 fn shop(checks: &[Checked]) -> Table {
     let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY);
-    table.set_header(["step", "in the shop's own tables", "found", "verdict"]);
+    table.load_style(STYLE);
+    table.set_header(["step", "in the tables of shop and ledger", "found", "verdict"]);
     for check in checks {
         let verdict = match check.as_expected() {
             true => "as expected".to_owned(),
@@ -126,7 +132,7 @@ fn shortened(key: &str) -> String {
     }
     let start: String = key
         .chars()
-        .take(20)
+        .take(24)
         .map(|c| if c.is_control() { ' ' } else { c })
         .collect();
     format!("(no id) {start}…")
@@ -203,7 +209,7 @@ mod tests {
         assert_eq!(shortened("close-1002"), "close-1002");
         assert_eq!(
             shortened("{\"taskId\": not json at all\n"),
-            "(no id) {\"taskId\": not json …"
+            "(no id) {\"taskId\": not json at a…"
         );
     }
 }

@@ -83,7 +83,7 @@ impl Row {
     }
 }
 
-/// Judges every message, in the order sent, and whatever was seen that nobody sent.
+/// Judges every message, step by step, and whatever was seen that nobody sent.
 pub(crate) fn judge(sent: &[Sent], runs: &[Run], dead: &[DeadLetter], latest: TimeDelta) -> Vec<Row> {
     let mut rows = Vec::new();
     for (index, message) in sent.iter().enumerate() {
@@ -99,6 +99,7 @@ pub(crate) fn judge(sent: &[Sent], runs: &[Run], dead: &[DeadLetter], latest: Ti
         let letter = dead.iter().filter(|letter| letter.key == message.key).nth(nth);
         rows.push(judge_one(message, &runs, letter, latest));
     }
+    rows.sort_by_key(|row| row.step);
     rows.extend(surplus(sent, runs, dead));
     rows
 }

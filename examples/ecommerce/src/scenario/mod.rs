@@ -43,7 +43,7 @@ pub(crate) const PAID_IN_TIME: &str = "1003";
 /// The cron row: every other second of six, so three times. Plain SQL is all it takes.
 pub(crate) const CRON_ROW: &str = r#"
 INSERT INTO tidegate.cron_tasks (name, task_type, cron_expression, payload, starts_at, ends_at)
-VALUES ('recall silent members', 'marketing.recall.push', '*/2 * * * * *', '{"silentDays": 30}',
+VALUES ('recall-silent-members', 'marketing.recall.push', '*/2 * * * * *', '{"silentDays": 30}',
         date_trunc('second', now()) + interval '2 s', date_trunc('second', now()) + interval '8 s')"#;
 
 /// How often the cron row fires.
@@ -91,7 +91,7 @@ pub(crate) fn messages() -> Vec<Message> {
         message(6, "yesterday's report is asked for", Library, "report.generate.daily",
             task("report-2025-04-02", "report.generate.daily", json!({"day": "2025-04-02"})), NOW, done(3)),
         message(7, "somebody publishes bytes that are no JSON", Plain, "order.close.timeout",
-            b"\xff\xfe please close order 1004 \x00".to_vec(), NOW, dead(0, "invalid_envelope")),
+            b"please close order 1004 \xff\x00".to_vec(), NOW, dead(0, "invalid_envelope")),
         message(7, "somebody sends XML to the Python consumer, which can only nack it", Plain, "notify.push.send",
             b"<notice user='10002345'/>".to_vec(), NOW, dead(1, "invalid_envelope")),
         message(8, "a coupon expires: push a notice by SMS, whose gateway refuses twice", Library, "notify.push.send",

@@ -13,7 +13,7 @@ pub(crate) async fn play(shop: &Shop, producer: &Producer) -> Result<Vec<Sent>, 
     sqlx::query(CRON_ROW).execute(&shop.pool).await?;
     shop.narrator.say(
         "shop",
-        "5   a cron row is inserted by plain SQL: recall silent members, every 2 s (in life: every night)",
+        "[5] a cron row is inserted by plain SQL: recall silent members, every 2 s (in life: every night)",
     );
     let mut sent = Vec::new();
     for message in messages() {
@@ -22,7 +22,7 @@ pub(crate) async fn play(shop: &Shop, producer: &Producer) -> Result<Vec<Sent>, 
             Way::Plain | Way::Ingress => "plain AMQP: ",
         };
         shop.narrator
-            .say("shop", format_args!("{:<3} {way}{}", message.step, message.story));
+            .say("shop", format_args!("[{}] {way}{}", message.step, message.story));
         let planned = producer.send(&message).await?;
         sent.push(Sent {
             step: message.step,
@@ -39,7 +39,7 @@ pub(crate) async fn play(shop: &Shop, producer: &Producer) -> Result<Vec<Sent>, 
         .execute(&shop.pool)
         .await?;
     shop.narrator
-        .say("shop", format_args!("3   order {PAID_IN_TIME} is paid"));
+        .say("shop", format_args!("[3] order {PAID_IN_TIME} is paid"));
     Ok(sent)
 }
 
