@@ -1,8 +1,26 @@
 //! What becomes of a task after an attempt: one pure decision for worker and router.
+//!
+//! Attempts are counted by us, in a header, because no broker count means the same on all versions. So
+//! `maxRetries = 3` is four attempts everywhere, whether the worker is ours or nacks from another language.
+//!
+//! Two things are no failed attempt: a shutdown ([`Outcome::Interrupted`]), and the death of a neighbour. When a
+//! worker process dies, the broker counts a return on *every* message in its prefetch window, though only one of
+//! them may have killed it; [`may_start`] therefore looks away for the first few returns.
+//!
+//! Imports only the policy and the ladder's limit. The decision has no effect of its own: the caller publishes,
+//! waits for the confirm and then acknowledges, so that dying between the two gives a duplicate, never a loss.
 
+use std::fmt;
 use std::time::Duration;
 
+use crate::ladder;
 use crate::policy::RetryPolicy;
+
+/// Returns by the broker that are forgiven whatever `maxRetries` says.
+///
+/// A healthy task with `maxRetries` 0 must survive a few deaths of the process it shares with a poison message;
+/// the poison message itself still ends, because each of its starts adds a return.
+pub const FORGIVEN_CRASHES: u32 = 3;
 
 /// How an attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +46,7 @@ pub enum Outcome {
     Expired,
     /// The broker's delivery limit was reached.
     DeliveryLimit,
-    /// The worker process died `count` times while holding the task.
+    /// The worker process died `count` times while holding the task, which is more than [`may_start`] forgives.
     Crashed {
         /// Returns counted by the broker.
         count: u32,
@@ -39,6 +57,30 @@ pub enum Outcome {
     InvalidEnvelope,
     /// The body is larger than the limit.
     TooLarge,
+    /// The payload is not what the handler of its type and version expects.
+    ContractViolation,
+}
+
+impl Outcome {
+    /// The outcome as a metrics label.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Retry { .. } => "retry",
+            Self::Reject => "rejected",
+            Self::TimedOut => "timed_out",
+            Self::Panicked => "panicked",
+            Self::Interrupted => "interrupted",
+            Self::Refused => "refused",
+            Self::Expired => "expired",
+            Self::DeliveryLimit => "delivery_limit",
+            Self::Crashed { .. } => "crashed",
+            Self::UnknownTaskType => "unknown_task_type",
+            Self::InvalidEnvelope => "invalid_envelope",
+            Self::TooLarge => "too_large",
+            Self::ContractViolation => "contract_violation",
+        }
+    }
 }
 
 /// What the caller must do.
@@ -62,25 +104,80 @@ pub enum Disposition {
 
 /// Why a task is a dead letter; a closed set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
 pub enum DeadReason {
+    /// The last allowed attempt failed.
     RetriesExhausted,
+    /// The handler said that trying again is pointless: a business error.
     Rejected,
+    /// The body breaks a rule of the wire format, so no handler has seen it.
     InvalidEnvelope,
+    /// The payload doesn't fit the contract of its type and version.
     ContractViolation,
+    /// No worker of its queue knows its type.
     UnknownTaskType,
+    /// No binding took it.
     Unroutable,
+    /// Its own time to live ended before a worker took it.
     Expired,
+    /// The broker returned it more often than the queue allows.
     DeliveryLimit,
+    /// Worker processes died while holding it.
     WorkerCrash,
+    /// The body is larger than the limit, packed or unpacked.
     TooLarge,
+    /// It was cancelled after it had left the ledger, and a worker refused to start it.
     CanceledInFlight,
+}
+
+impl DeadReason {
+    /// All reasons, in the order of the documentation.
+    pub const ALL: [Self; 11] = [
+        Self::RetriesExhausted,
+        Self::Rejected,
+        Self::InvalidEnvelope,
+        Self::ContractViolation,
+        Self::UnknownTaskType,
+        Self::Unroutable,
+        Self::Expired,
+        Self::DeliveryLimit,
+        Self::WorkerCrash,
+        Self::TooLarge,
+        Self::CanceledInFlight,
+    ];
+
+    /// The reason as it stands in headers, tables and metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::RetriesExhausted => "retries_exhausted",
+            Self::Rejected => "rejected",
+            Self::InvalidEnvelope => "invalid_envelope",
+            Self::ContractViolation => "contract_violation",
+            Self::UnknownTaskType => "unknown_task_type",
+            Self::Unroutable => "unroutable",
+            Self::Expired => "expired",
+            Self::DeliveryLimit => "delivery_limit",
+            Self::WorkerCrash => "worker_crash",
+            Self::TooLarge => "too_large",
+            Self::CanceledInFlight => "canceled_in_flight",
+        }
+    }
+
+    /// The reason that `text` names; `None` outside the closed set.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.as_str() == text)
+    }
+}
+
+impl fmt::Display for DeadReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
 }
 
 /// What is known about the attempt that just ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Attempt {
-    /// Number of this attempt: 1 for the first.
+    /// Number of this attempt: 1 for the first. It comes from a header, so 0 is read as 1.
     pub number: u32,
     /// `maxRetries` of the envelope, where it has one.
     pub max_retries: Option<u32>,
@@ -89,6 +186,53 @@ pub struct Attempt {
 }
 
 /// Decides what becomes of a task.
-pub fn dispose(_attempt: &Attempt, _policy: &RetryPolicy, _outcome: Outcome) -> Disposition {
-    unimplemented!()
+pub fn dispose(attempt: &Attempt, policy: &RetryPolicy, outcome: Outcome) -> Disposition {
+    let dead = |reason| Disposition::Dead { reason };
+    match outcome {
+        Outcome::Done => Disposition::Ack,
+        Outcome::Interrupted => Disposition::GiveBack,
+        Outcome::Retry { after } => retry_or(attempt, policy, after, DeadReason::RetriesExhausted),
+        Outcome::TimedOut | Outcome::Panicked | Outcome::Refused => {
+            retry_or(attempt, policy, None, DeadReason::RetriesExhausted)
+        }
+        // During a rolling deployment a newer worker of the same queue may know it.
+        Outcome::UnknownTaskType => retry_or(attempt, policy, None, DeadReason::UnknownTaskType),
+        Outcome::Reject => dead(DeadReason::Rejected),
+        Outcome::Expired => dead(DeadReason::Expired),
+        Outcome::DeliveryLimit => dead(DeadReason::DeliveryLimit),
+        Outcome::Crashed { .. } => dead(DeadReason::WorkerCrash),
+        Outcome::InvalidEnvelope => dead(DeadReason::InvalidEnvelope),
+        Outcome::TooLarge => dead(DeadReason::TooLarge),
+        Outcome::ContractViolation => dead(DeadReason::ContractViolation),
+    }
+}
+
+/// Whether a task that the broker has returned `crashes` times may be started once more, with `allowed` retries.
+///
+/// If not, the caller disposes of it as [`Outcome::Crashed`] without starting it. The bound is the larger of
+/// `allowed` and [`FORGIVEN_CRASHES`].
+pub const fn may_start(crashes: u32, allowed: u32) -> bool {
+    let bound = if allowed > FORGIVEN_CRASHES {
+        allowed
+    } else {
+        FORGIVEN_CRASHES
+    };
+    crashes <= bound
+}
+
+fn retry_or(
+    attempt: &Attempt,
+    policy: &RetryPolicy,
+    after: Option<Duration>,
+    exhausted: DeadReason,
+) -> Disposition {
+    let number = attempt.number.max(1);
+    if number > policy.allowed_retries(attempt.max_retries) {
+        return Disposition::Dead { reason: exhausted };
+    }
+    let delay = policy
+        .backoff(number, attempt.jitter)
+        .max(after.unwrap_or_default())
+        .min(ladder::MAX_DELAY);
+    Disposition::Retry { delay }
 }

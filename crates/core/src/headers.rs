@@ -32,6 +32,8 @@ pub const DELIVERY_COUNT: &str = "x-delivery-count";
 /// Longest error text that travels in a header, in bytes.
 pub const MAX_ERROR_BYTES: usize = 4 * 1024;
 
+/// When this message was meant to arrive where it is, RFC 3339: the base of the measured lateness.
+pub const DUE_AT: &str = "x-task-due-at";
 /// How a task came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
@@ -65,11 +67,15 @@ impl Origin {
     }
 }
 
-/// Whether a header belongs to the broker and must not be republished.
+/// Whether a header must not be republished.
 ///
-/// A republished `x-death` makes RabbitMQ below 4.0 drop the message at the next delay hop.
-pub fn is_broker_owned(name: &str) -> bool {
+/// A republished `x-death` makes RabbitMQ below 4.0 drop the message at the next delay hop; a republished `CC`
+/// would send copies of a retry to whoever the first publish was copied to; and an `x-delay` has been served.
+pub fn is_never_republished(name: &str) -> bool {
     name == "x-death"
+        || name == "CC"
+        || name == "BCC"
+        || name == DELAY
         || name == DELIVERY_COUNT
         || name == "x-acquired-count"
         || name.starts_with("x-first-death-")
@@ -92,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_brokers_headers_are_known() {
+    fn headers_that_would_harm_a_republish_are_known() {
         for name in [
             "x-death",
             "x-first-death-queue",
@@ -101,11 +107,14 @@ mod tests {
             "x-last-death-queue",
             "x-delivery-count",
             "x-acquired-count",
+            "CC",
+            "BCC",
+            "x-delay",
         ] {
-            assert!(is_broker_owned(name), "{name}");
+            assert!(is_never_republished(name), "{name}");
         }
-        for name in [ATTEMPT, TASK_TYPE, "traceparent", "x-deathly", "x-delay"] {
-            assert!(!is_broker_owned(name), "{name}");
+        for name in [ATTEMPT, TASK_TYPE, "traceparent", "x-deathly"] {
+            assert!(!is_never_republished(name), "{name}");
         }
     }
 

@@ -1,30 +1,96 @@
-//! When a schedule fires next.
+//! When a schedule fires next, and what happens to occurrences that were missed.
+//!
+//! # Expressions
+//!
+//! Five fields, `minute hour day-of-month month day-of-week`, or six with `second` first, separated by spaces or
+//! tabs; or a macro: `@yearly` (`@annually`), `@monthly`, `@weekly`, `@daily` (`@midnight`), `@hourly`.
+//!
+//! | field | values | names |
+//! |---|---|---|
+//! | second, minute | 0-59 | |
+//! | hour | 0-23 | |
+//! | day of month | 1-31 | `L`, the last day |
+//! | month | 1-12 | `JAN`-`DEC`, any case |
+//! | day of week | 0-7, 0 and 7 are Sunday | `SUN`-`SAT`, any case |
+//!
+//! A field is a list of `*`, `a`, `a-b`, `*/n` and `a-b/n`. A range that ends before it starts wraps: `FRI-SUN` is
+//! Friday, Saturday and Sunday, `22-2` is 22, 23, 0, 1 and 2. What other programs read in different ways is
+//! refused with advice, never guessed: `5/15` (write `5-59/15`), a step that never comes round such as `*/60` or
+//! `*/90`, `?`, `W`, `#`, `@reboot`, and dates that never come such as 30 February.
+//!
+//! # Day of month and day of week
+//!
+//! As in vixie cron: if either field **starts with `*`** (`*/2` does), both must match; otherwise either is enough.
+//! So `0 0 13 * 5` is every 13th and every Friday, and `0 0 */2 * 1` is each Monday that is an odd day.
+//!
+//! # Daylight saving time
+//!
+//! As in vixie cron (some other programs shift the time by the gap, or skip the day):
+//!
+//! - A schedule whose **minute or hour starts with `*`** follows real time: local times that don't exist give
+//!   nothing, local times that come twice fire twice. `*/15 2 * * *` doesn't fire on the night in March when New
+//!   York has no 02:00 to 02:59; `0 * * * *` fires each real hour.
+//! - **Any other** fires once per matching local time. Times inside a forward jump of at most 3 hours fire once, all
+//!   together, at the first instant after it: `30 2 * * *` fires at 03:00 EDT on that night. Of times that come twice
+//!   only the first counts: `30 1 * * *` fires at 01:30 EDT in November, and not again at 01:30 EST. Jumps above
+//!   3 hours (an island that changes sides of the date line) are not made up for.
+//!
+//! The zone database is compiled in (chrono-tz) and knows changes of the clock until the year 2100; after that the
+//! last offset stays.
+//!
+//! Imports chrono and the zone database only. The caller hands in every instant; there is no clock here.
+
+mod calendar;
+mod error;
+mod field;
+mod plan;
+mod walk;
 
 use chrono::{DateTime, Utc};
+
+use calendar::Calendar;
+
+pub use error::{CronError, FieldName};
+pub use plan::{FireOutcome, FirePlan, MAX_CATCH_UP, MAX_OCCURRENCES_PER_PLAN, MisfirePolicy, plan};
+
+/// Longest expression in bytes.
+pub const MAX_EXPRESSION_BYTES: usize = 256;
 
 /// A schedule: an expression in a time zone.
 #[derive(Clone, Debug)]
 pub struct Schedule {
+    calendar: Calendar,
     zone: chrono_tz::Tz,
-}
-
-/// Why a schedule can't be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CronError {
-    /// Not an IANA zone.
-    #[error("unknown zone")]
-    UnknownZone,
 }
 
 impl Schedule {
     /// Parses `expression` (5 or 6 fields, or a macro such as `@daily`) for an IANA `zone`.
-    pub fn parse(_expression: &str, _zone: &str) -> Result<Self, CronError> {
-        unimplemented!()
+    ///
+    /// The zone is an exact name of the zone database, such as `Europe/Berlin` or `UTC`; offsets are refused,
+    /// because they know no daylight saving time.
+    pub fn parse(expression: &str, zone: &str) -> Result<Self, CronError> {
+        let zone = zone.parse().map_err(|_| CronError::unknown_zone(zone))?;
+        Ok(Self {
+            calendar: Calendar::parse(expression)?,
+            zone,
+        })
     }
 
-    /// The first instant strictly after `after`; `None` if there is none.
-    pub fn next_after(&self, _after: DateTime<Utc>) -> Option<DateTime<Utc>> {
-        unimplemented!()
+    /// The first instant strictly after `after`; `None` if there is none before the year 10000.
+    pub fn next_after(&self, after: DateTime<Utc>) -> Option<DateTime<Utc>> {
+        walk::next_after(&self.calendar, self.zone, after)
+    }
+
+    /// At most `limit` occurrences strictly after `after` and not after `until`, in order.
+    pub fn occurrences_between(
+        &self,
+        after: DateTime<Utc>,
+        until: DateTime<Utc>,
+        limit: usize,
+    ) -> impl Iterator<Item = DateTime<Utc>> + '_ {
+        std::iter::successors(self.next_after(after), |last| self.next_after(*last))
+            .take_while(move |at| *at <= until)
+            .take(limit)
     }
 
     /// The zone.

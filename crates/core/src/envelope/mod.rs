@@ -1,8 +1,34 @@
-//! From bytes to a task: placeholder doc, owner fills in.
+//! From bytes to a task, with every rule of the wire format and a pointer to whatever breaks one.
+//!
+//! The way of a body is [`unpack`] → [`Envelope::parse`]; a body that fails there goes to the dead letters under
+//! the names that [`peek`] still finds in it. `serde_json` decides whether the text is JSON, without recursion;
+//! `walk` then goes over the valid text for what `serde_json` cannot tell: pointers, duplicate keys, the exactness
+//! of numbers, depth. The producer's text is never written anew: [`Payload`] is a slice of it.
+//!
+//! The same rules, as test vectors for other languages, are in `conformance/envelope/`.
+//!
+//! May import: `task`, serde_json, chrono, flate2.
+
+mod error;
+mod field;
+mod number;
+mod peek;
+mod pointer;
+mod read;
+mod scan;
+mod time;
+mod unpack;
+mod utf8;
+mod walk;
 
 use std::{fmt, time::Duration};
 
 use chrono::{DateTime, FixedOffset, Utc};
+use serde::de::IgnoredAny;
+
+pub use error::{EnvelopeError, Rule, Violation};
+pub use peek::{Peek, peek};
+pub use unpack::unpack;
 
 use crate::task::{TaskId, TaskType};
 
@@ -11,7 +37,7 @@ use crate::task::{TaskId, TaskType};
 pub struct Limits {
     /// Largest body in bytes, both packed and unpacked.
     pub max_body_bytes: usize,
-    /// Deepest nesting of the payload; the payload object itself is level 1.
+    /// Deepest nesting of the payload; the payload object itself is level 1. Values above 64 count as 64.
     pub max_payload_depth: usize,
     /// How far ahead `scheduleTime` may lie.
     pub max_schedule_ahead: Duration,
@@ -29,7 +55,7 @@ impl Limits {
 pub struct Payload(Box<str>);
 
 impl Payload {
-    /// The raw JSON text.
+    /// The raw JSON text, byte for byte what stood in the body.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -42,6 +68,8 @@ impl fmt::Debug for Payload {
 }
 
 /// A valid task as its producer described it.
+///
+/// There is no retry count: producers may send `retryCount`, but attempts are counted in headers of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Envelope {
     /// Unique id.
@@ -71,31 +99,23 @@ pub struct Envelope {
 }
 
 impl Envelope {
-    /// Parses `body` (already unpacked), checking every rule of the wire format.
-    pub fn parse(_body: &[u8], _limits: &Limits, _now: DateTime<Utc>) -> Result<Self, EnvelopeError> {
-        unimplemented!()
-    }
-}
-
-/// Why bytes are no task: one or more broken rules, never none.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}", .violations.first().map(ToString::to_string).unwrap_or_default())]
-pub struct EnvelopeError {
-    /// The broken rules, in the order of the text.
-    pub violations: Vec<Violation>,
-}
-
-/// One broken rule.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
-    /// JSON pointer (RFC 6901) to the offending value; empty for the whole body.
-    pub pointer: String,
-    /// What to do about it.
-    pub advice: String,
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.pointer, self.advice)
+    /// Parses `body` (already unpacked), checking every rule of the wire format; `now` is what
+    /// `max_schedule_ahead` counts from.
+    ///
+    /// # Errors
+    /// All broken rules at once, in the order of the text and missing fields last, up to
+    /// [`EnvelopeError::MAX_VIOLATIONS`]. A body that is too large, not UTF-8, not JSON or not an object has that
+    /// one violation only.
+    pub fn parse(body: &[u8], limits: &Limits, now: DateTime<Utc>) -> Result<Self, EnvelopeError> {
+        if body.len() > limits.max_body_bytes {
+            return Err(EnvelopeError::too_large(limits.max_body_bytes));
+        }
+        let text = utf8::decode(body)?;
+        let mut json = serde_json::Deserializer::from_str(text);
+        // `IgnoredAny` checks the grammar iteratively, so nesting costs no stack here.
+        serde::Deserialize::deserialize(&mut json)
+            .and_then(|IgnoredAny| json.end())
+            .map_err(|error| EnvelopeError::syntax(text, &error))?;
+        read::envelope(text, limits, now)
     }
 }

@@ -1,0 +1,200 @@
+//! What becomes of missed occurrences.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::time::{Duration, Instant};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use proptest::prelude::*;
+use tidegate_core::cron::FireOutcome::{CaughtUp, Fired, SkippedMisfire};
+use tidegate_core::cron::{FireOutcome, MAX_OCCURRENCES_PER_PLAN, MisfirePolicy, Schedule, plan};
+
+const GRACE: Duration = Duration::from_secs(60);
+
+fn utc(text: &str) -> DateTime<Utc> {
+    text.parse().unwrap()
+}
+
+fn every(expression: &str) -> Schedule {
+    Schedule::parse(expression, "UTC").unwrap()
+}
+
+fn outcomes(planned: &str, now: &str, policy: MisfirePolicy, limit: u32) -> Vec<(String, FireOutcome)> {
+    let plan = plan(&every("0 * * * *"), utc(planned), utc(now), policy, limit, GRACE);
+    plan.fires
+        .iter()
+        .map(|(at, outcome)| (at.format("%H:%M").to_string(), *outcome))
+        .collect()
+}
+
+fn row(time: &str, outcome: FireOutcome) -> (String, FireOutcome) {
+    (time.to_owned(), outcome)
+}
+
+#[test]
+fn nothing_is_due_before_its_time() {
+    let planned = utc("2025-01-01T10:00:00Z");
+    let now = planned - TimeDelta::milliseconds(1);
+    let plan = plan(
+        &every("0 * * * *"),
+        planned,
+        now,
+        MisfirePolicy::FireOnce,
+        0,
+        GRACE,
+    );
+    assert_eq!((plan.fires, plan.next), (Vec::new(), Some(planned)));
+}
+
+#[test]
+fn on_time_fires_under_every_policy() {
+    for policy in [
+        MisfirePolicy::FireOnce,
+        MisfirePolicy::Skip,
+        MisfirePolicy::CatchUp,
+    ] {
+        for now in [
+            "2025-01-01T10:00:00Z",
+            "2025-01-01T10:00:59Z",
+            "2025-01-01T10:01:00Z",
+        ] {
+            let schedule = every("0 * * * *");
+            let plan = plan(&schedule, utc("2025-01-01T10:00:00Z"), utc(now), policy, 0, GRACE);
+            assert_eq!(plan.fires, [(utc("2025-01-01T10:00:00Z"), Fired)]);
+            assert_eq!(plan.next, Some(utc("2025-01-01T11:00:00Z")));
+        }
+    }
+}
+
+#[test]
+fn the_policies_differ_in_what_was_missed() {
+    let (planned, now) = ("2025-01-01T07:00:00Z", "2025-01-01T10:30:00Z");
+    let skipped = |time| row(time, SkippedMisfire);
+    assert_eq!(
+        outcomes(planned, now, MisfirePolicy::FireOnce, 0),
+        [
+            skipped("07:00"),
+            skipped("08:00"),
+            skipped("09:00"),
+            row("10:00", CaughtUp)
+        ]
+    );
+    assert_eq!(
+        outcomes(planned, now, MisfirePolicy::Skip, 5),
+        [
+            skipped("07:00"),
+            skipped("08:00"),
+            skipped("09:00"),
+            skipped("10:00")
+        ]
+    );
+    assert_eq!(
+        outcomes(planned, now, MisfirePolicy::CatchUp, 2),
+        [
+            skipped("07:00"),
+            skipped("08:00"),
+            row("09:00", CaughtUp),
+            row("10:00", CaughtUp)
+        ]
+    );
+    assert_eq!(
+        outcomes(planned, now, MisfirePolicy::CatchUp, 100),
+        ["07:00", "08:00", "09:00", "10:00"].map(|time| row(time, CaughtUp))
+    );
+}
+
+#[test]
+fn a_run_on_time_counts_towards_what_is_made_up_for() {
+    let (planned, now) = ("2025-01-01T08:00:00Z", "2025-01-01T10:00:30Z");
+    let skipped = |time| row(time, SkippedMisfire);
+    let on_time = row("10:00", Fired);
+    let expected = [skipped("08:00"), skipped("09:00"), on_time.clone()];
+    assert_eq!(outcomes(planned, now, MisfirePolicy::FireOnce, 0), expected);
+    assert_eq!(outcomes(planned, now, MisfirePolicy::Skip, 0), expected);
+    assert_eq!(
+        outcomes(planned, now, MisfirePolicy::CatchUp, 2),
+        [skipped("08:00"), row("09:00", CaughtUp), on_time]
+    );
+}
+
+#[test]
+fn ten_seconds_down_for_an_hour() {
+    let schedule = every("*/10 * * * * *");
+    let (planned, now) = (utc("2025-01-01T10:00:00Z"), utc("2025-01-01T11:00:05Z"));
+    let fires = |policy, limit| {
+        let plan = plan(&schedule, planned, now, policy, limit, Duration::from_secs(2));
+        assert_eq!(plan.fires.len(), 361);
+        assert_eq!(plan.next, Some(utc("2025-01-01T11:00:10Z")));
+        plan.fires.iter().filter(|(_, outcome)| outcome.fires()).count()
+    };
+    assert_eq!(fires(MisfirePolicy::Skip, 10), 0);
+    assert_eq!(fires(MisfirePolicy::FireOnce, 10), 1);
+    assert_eq!(fires(MisfirePolicy::CatchUp, 10), 10);
+}
+
+#[test]
+fn a_long_outage_is_worked_off_in_bounded_steps() {
+    let schedule = Schedule::parse("*/10 * * * * *", "America/New_York").unwrap();
+    let now = utc("2025-11-05T10:00:05Z");
+    let mut planned = now - TimeDelta::days(1) - TimeDelta::seconds(5);
+    let (mut fired, mut total, mut plans) = (0, 0, 0);
+    while planned <= now {
+        let started = Instant::now();
+        let plan = plan(&schedule, planned, now, MisfirePolicy::CatchUp, u32::MAX, GRACE);
+        assert!(started.elapsed().as_millis() < 1000, "{:?}", started.elapsed());
+        assert!(plan.fires.len() <= MAX_OCCURRENCES_PER_PLAN);
+        total += plan.fires.len();
+        fired += plan.fires.iter().filter(|(_, outcome)| outcome.fires()).count();
+        planned = plan.next.unwrap();
+        plans += 1;
+    }
+    assert_eq!((total, fired, plans), (8641, 1000, 9));
+}
+
+#[test]
+fn words_round_trip() {
+    for word in ["fire_once", "skip", "catch_up"] {
+        assert_eq!(MisfirePolicy::parse(word).unwrap().as_str(), word);
+    }
+    for word in ["FIRED", "CAUGHT_UP", "SKIPPED_MISFIRE", "SKIPPED_OVERLAP"] {
+        assert_eq!(FireOutcome::parse(word).unwrap().as_str(), word);
+    }
+    assert_eq!(MisfirePolicy::parse("FIRE_ONCE"), None);
+    assert_eq!(FireOutcome::parse("fired"), None);
+    assert_eq!(MisfirePolicy::default(), MisfirePolicy::FireOnce);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn every_occurrence_has_one_outcome_and_the_latest_run(
+        period in prop_oneof![Just(1usize), Just(10), Just(30)],
+        down in 0..4000i64,
+        policy in prop_oneof![
+            Just((MisfirePolicy::Skip, 0)),
+            Just((MisfirePolicy::FireOnce, 1)),
+            (1..1500u32).prop_map(|limit| (MisfirePolicy::CatchUp, limit)),
+        ],
+        grace in 0..100u64,
+    ) {
+        let expression = if period == 1 { "* * * * * *".to_owned() } else { format!("*/{period} * * * * *") };
+        let schedule = every(&expression);
+        let first = utc("2025-01-01T10:00:00Z");
+        let now = first + TimeDelta::seconds(down);
+        let (mut planned, mut all) = (first, Vec::new());
+        while planned <= now {
+            let plan = plan(&schedule, planned, now, policy.0, policy.1, Duration::from_secs(grace));
+            prop_assert!(!plan.fires.is_empty() && plan.fires.len() <= MAX_OCCURRENCES_PER_PLAN);
+            all.extend(plan.fires);
+            planned = plan.next.unwrap();
+        }
+        let due: Vec<_> = (0..=down).step_by(period).map(|s| first + TimeDelta::seconds(s)).collect();
+        prop_assert_eq!(all.iter().map(|(at, _)| *at).collect::<Vec<_>>(), due);
+        let on_time = all.iter().filter(|(at, _)| (now - *at).num_seconds() <= grace as i64).count();
+        let late_runs = (policy.1.min(1000) as usize).saturating_sub(on_time).min(all.len() - on_time);
+        let expected = std::iter::repeat_n(SkippedMisfire, all.len() - on_time - late_runs)
+            .chain(std::iter::repeat_n(CaughtUp, late_runs))
+            .chain(std::iter::repeat_n(Fired, on_time));
+        prop_assert!(all.iter().map(|(_, outcome)| *outcome).eq(expected));
+    }
+}

@@ -1,0 +1,49 @@
+//! The AMQP adapter: connections, publisher, consumer, declarations.
+//!
+//! May import: `core`, `topology`, `telemetry`, `supervisor`, lapin. Never `store`.
+//!
+//! Publishing and consuming use separate connections, because a broker that blocks publishers (memory or disk
+//! alarm) stops everything on their connection, acknowledgements included. lapin's own recovery is off: each
+//! part here is supervised and rebuilt whole.
+
+pub mod connection;
+pub mod consumer;
+pub mod declare;
+pub mod message;
+pub mod publisher;
+
+use std::time::Duration;
+
+use secrecy::SecretString;
+
+/// How to reach the broker and how long to wait for it.
+#[derive(Clone, Debug)]
+pub struct BrokerSettings {
+    /// AMQP URI with credentials.
+    pub url: SecretString,
+    /// Name of the process in the broker's list of connections.
+    pub name: String,
+    /// Connections (and confirm channels) to publish on.
+    pub publish_connections: usize,
+    /// Longest wait for TCP, TLS and the AMQP handshake, and for each method on a channel.
+    pub connect_timeout: Duration,
+    /// Longest wait for a publish: queueing here, writing, and the broker's confirm.
+    pub confirm_timeout: Duration,
+    /// Most unconfirmed publishes on one channel.
+    pub in_flight: usize,
+}
+
+impl BrokerSettings {
+    /// The defaults of the configuration for `url`: 2 publish connections, 10 s to connect, 30 s to confirm, 1,000
+    /// in flight.
+    pub fn new(url: SecretString) -> Self {
+        Self {
+            url,
+            name: "tidegate".to_owned(),
+            publish_connections: 2,
+            connect_timeout: Duration::from_secs(10),
+            confirm_timeout: Duration::from_secs(30),
+            in_flight: 1_000,
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Publishing with confirms: every publish ends in exactly one [`PublishOutcome`].
+//!
+//! May import: `broker`, `supervisor`, `telemetry`. One actor per publish connection owns one confirm channel;
+//! nobody else touches that channel, because lapin may swap the confirms of two tasks that share one. The actor
+//! pipelines: it writes on while up to `in_flight` confirms are outstanding.
+//!
+//! A confirm that is overdue, or a channel that closes, makes the outcome of everything on that channel unknown:
+//! all of it is answered `TimedOut` and the channel is rebuilt. Whoever sends again uses the same message id, so
+//! the worst case is a duplicate with the same id, never a loss.
+
+mod session;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use deadpool_lapin::{Config, Pool, PoolConfig, Runtime, Timeouts};
+use lapin::BasicProperties;
+use secrecy::ExposeSecret;
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::{Instant, timeout_at},
+};
+
+use super::{BrokerSettings, connection};
+use crate::supervisor::backoff;
+
+/// A message to publish. `properties` must carry a message id: it is how a returned message is recognised.
+#[derive(Clone, Debug)]
+pub struct Outgoing {
+    /// Exchange.
+    pub exchange: String,
+    /// Routing key, at most 255 bytes.
+    pub routing_key: String,
+    /// Body.
+    pub body: Bytes,
+    /// Properties with `message_id` set.
+    pub properties: BasicProperties,
+}
+
+/// How a publish ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PublishOutcome {
+    /// On every queue it was routed to, durably.
+    Confirmed,
+    /// No queue took it; nothing was stored.
+    Returned {
+        /// AMQP reply code, 312 for "no route".
+        code: u16,
+        /// The broker's words.
+        text: String,
+    },
+    /// The broker refused it (queue full, queue failing). Nothing can be said of other queues it was routed to.
+    Nacked,
+    /// Unknown: no confirm in time, or the channel was lost. It may or may not be stored.
+    TimedOut {
+        /// What was waited for.
+        why: String,
+    },
+    /// The exchange does not exist; nothing was stored.
+    NoExchange,
+    /// It can't be written as AMQP: a name of over 255 bytes, or no message id.
+    Invalid {
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+impl PublishOutcome {
+    /// The outcome as a metrics label.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Confirmed => "confirmed",
+            Self::Returned { .. } => "returned",
+            Self::Nacked => "nacked",
+            Self::TimedOut { .. } => "timed_out",
+            Self::NoExchange => "no_exchange",
+            Self::Invalid { .. } => "invalid",
+        }
+    }
+}
+
+struct Request {
+    message: Outgoing,
+    deadline: Instant,
+    reply: oneshot::Sender<PublishOutcome>,
+}
+
+/// A handle to the publish actors; cheap to clone. When the last handle is dropped they finish and end.
+#[derive(Clone)]
+pub struct Publisher {
+    actors: Arc<[mpsc::Sender<Request>]>,
+    next: Arc<AtomicUsize>,
+    confirm_timeout: Duration,
+}
+
+impl std::fmt::Debug for Publisher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Publisher").field("actors", &self.actors.len()).finish_non_exhaustive()
+    }
+}
+
+impl Publisher {
+    /// Starts the actors. Nothing is connected yet when this returns: publishes wait, within their time limit,
+    /// until the broker answers.
+    pub fn start(settings: &BrokerSettings) -> Result<Self, deadpool_lapin::CreatePoolError> {
+        let size = settings.publish_connections.max(1);
+        let config = Config {
+            url: Some(settings.url.expose_secret().to_owned()),
+            pool: Some(PoolConfig {
+                max_size: size,
+                // Unset, these wait for ever.
+                timeouts: Timeouts {
+                    wait: Some(settings.connect_timeout),
+                    create: Some(settings.connect_timeout),
+                    recycle: Some(settings.connect_timeout),
+                },
+                ..PoolConfig::default()
+            }),
+        };
+        let named = settings.clone();
+        let pool = config
+            .create_pool(move || connection::properties(&named, "publish"), Runtime::Tokio1)?;
+        let actors = (0..size)
+            .map(|_| {
+                let (sender, requests) = mpsc::channel(settings.in_flight.max(1));
+                tokio::spawn(keep_publishing(pool.clone(), settings.clone(), requests));
+                sender
+            })
+            .collect();
+        Ok(Self { actors, next: Arc::default(), confirm_timeout: settings.confirm_timeout })
+    }
+
+    /// Publishes `message`, mandatory and confirmed. Returns within the confirm timeout.
+    pub async fn publish(&self, message: Outgoing) -> PublishOutcome {
+        let deadline = Instant::now() + self.confirm_timeout;
+        let (reply, answer) = oneshot::channel();
+        let actor = &self.actors[self.next.fetch_add(1, Ordering::Relaxed) % self.actors.len()];
+        match timeout_at(deadline, actor.send(Request { message, deadline, reply })).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => return PublishOutcome::TimedOut { why: "the publisher has stopped".to_owned() },
+            Err(_) => return self.timed_out("a free place in the publish queue"),
+        }
+        match timeout_at(deadline, answer).await {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(_)) | Err(_) => self.timed_out("the broker's confirm"),
+        }
+    }
+
+    fn timed_out(&self, what: &str) -> PublishOutcome {
+        PublishOutcome::TimedOut { why: format!("waited {:?} for {what}", self.confirm_timeout) }
+    }
+}
+
+/// One actor: takes a connection from the pool, works on one channel until that is lost, and again. Requests wait
+/// in the queue meanwhile; one whose caller has given up is dropped when its turn comes.
+async fn keep_publishing(pool: Pool, settings: BrokerSettings, mut requests: mpsc::Receiver<Request>) {
+    let mut waits = backoff();
+    // Closed and empty means that no handle is left and nothing waits.
+    while !(requests.is_closed() && requests.is_empty()) {
+        let why = match session::open(&pool, &settings).await {
+            Ok(mut session) => {
+                waits = backoff();
+                match session.run(&mut requests).await {
+                    session::End::NoMoreRequests => return session.close().await,
+                    session::End::Lost(why) => {
+                        session.abandon(&why);
+                        why
+                    }
+                }
+            }
+            Err(error) => error.to_string(),
+        };
+        tracing::warn!(%why, "no publish channel; opening one");
+        tokio::time::sleep(waits.next().unwrap_or_default()).await;
+    }
+}

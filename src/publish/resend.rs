@@ -1,0 +1,185 @@
+//! Sending a message again: to the ladder for another attempt, to `task.dead`, or straight back to its queue.
+//!
+//! May import: as `publish`. The body is the producer's bytes; what changes travels in headers. The caller
+//! acknowledges the original only after `Ok`: a crash between leaves a duplicate with the same id, never a loss.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
+use lapin::BasicProperties;
+use tidegate_core::{
+    dispose::DeadReason,
+    headers,
+    ladder::{self, Target},
+};
+
+use super::{SendError, TaskPublisher, original_key};
+use crate::broker::{
+    consumer::Incoming,
+    message::{self, Headers, short},
+    publisher::Outgoing,
+};
+
+/// What is known of the message beyond its properties.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    /// `taskId`, where the body has a valid one.
+    pub task_id: Option<String>,
+    /// `taskType`, where the body has a valid one.
+    pub task_type: Option<String>,
+    /// The business queue whose attempt failed.
+    pub queue: Option<String>,
+    /// The routing key in the broker's record, where the message came through a dead-letter exchange.
+    pub recorded_key: Option<String>,
+}
+
+/// Why the last attempt failed; both texts are cut before they travel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Low-cardinality kind.
+    pub kind: String,
+    /// Text.
+    pub message: String,
+}
+
+impl TaskPublisher {
+    /// Sends `incoming` to the ladder: attempt `attempt` starts in `queue` after `delay`.
+    pub async fn retry(
+        &self,
+        incoming: &Incoming,
+        known: &Known,
+        queue: &str,
+        delay: Duration,
+        attempt: u32,
+        failure: &Failure,
+    ) -> Result<(), SendError> {
+        let now = Utc::now();
+        let (properties, headers) = again(incoming, known, now);
+        let headers = failed(headers, known, failure, now)
+            .integer(headers::ATTEMPT, attempt.into())
+            .instant(headers::DUE_AT, now + chrono::Duration::from_std(delay).unwrap_or_default());
+        self.to_queue(incoming, known, queue, delay, properties, headers).await
+    }
+
+    /// Sends `incoming` back to `queue` at once, as the same attempt.
+    ///
+    /// It is published anew rather than requeued, because brokers before 4.3 count every requeue as a failed
+    /// delivery, and a shutdown is none.
+    pub async fn give_back(&self, incoming: &Incoming, known: &Known, queue: &str) -> Result<(), SendError> {
+        let (properties, headers) = again(incoming, known, Utc::now());
+        self.to_queue(incoming, known, queue, Duration::ZERO, properties, headers).await
+    }
+
+    /// Sends `incoming` on from `task.ingress`: to its own routing key after `delay`.
+    pub async fn forward(
+        &self,
+        incoming: &Incoming,
+        known: &Known,
+        priority: u8,
+        delay: Duration,
+    ) -> Result<(), SendError> {
+        let now = Utc::now();
+        let (properties, headers) = again(incoming, known, now);
+        let due = now + chrono::Duration::from_std(delay).unwrap_or_default();
+        let headers = headers
+            .text_if_absent(headers::ORIGIN, headers::Origin::Amqp.as_str())
+            .instant(headers::DUE_AT, due);
+        let names = &self.topology.names;
+        let key = incoming.routing_key.clone();
+        let (exchange, routing_key) = match (self.topology.lane(&key, priority), delay.is_zero()) {
+            (crate::topology::Lane::Normal, true) => (names.exchange(), key),
+            (crate::topology::Lane::High, true) => (names.exchange_high(), key),
+            (lane, false) => {
+                let target = match lane {
+                    crate::topology::Lane::Normal => Target::Key(key),
+                    crate::topology::Lane::High => Target::HighKey(key),
+                };
+                let route = ladder::route(names, delay, &target)?;
+                (route.exchange, route.routing_key)
+            }
+        };
+        self.republish(incoming, known, exchange, routing_key, properties, headers).await
+    }
+
+    /// Sends `incoming` to `task.dead` with its reason and its exact bytes.
+    pub async fn dead(
+        &self,
+        incoming: &Incoming,
+        known: &Known,
+        reason: DeadReason,
+        failure: &Failure,
+    ) -> Result<(), SendError> {
+        let now = Utc::now();
+        let (properties, headers) = again(incoming, known, now);
+        let headers = failed(headers, known, failure, now).text(headers::DEAD_REASON, reason.as_str());
+        let exchange = self.topology.names.dead();
+        let key = known.queue.clone().unwrap_or_else(|| incoming.routing_key.clone());
+        self.republish(incoming, known, exchange, key, properties, headers).await
+    }
+
+    async fn to_queue(
+        &self,
+        incoming: &Incoming,
+        known: &Known,
+        queue: &str,
+        delay: Duration,
+        properties: BasicProperties,
+        headers: Headers,
+    ) -> Result<(), SendError> {
+        let route = ladder::route(&self.topology.names, delay, &Target::Queue(queue.to_owned()))?;
+        self.republish(incoming, known, route.exchange, route.routing_key, properties, headers).await
+    }
+
+    async fn republish(
+        &self,
+        incoming: &Incoming,
+        known: &Known,
+        exchange: String,
+        routing_key: String,
+        properties: BasicProperties,
+        headers: Headers,
+    ) -> Result<(), SendError> {
+        let properties = properties.with_headers(headers.into_table());
+        let body = Bytes::copy_from_slice(&incoming.body);
+        let message = Outgoing { exchange, routing_key, body, properties };
+        self.publish(message, known.task_type.as_deref()).await
+    }
+}
+
+/// Carried properties with a message id (a returned message is recognised by it) and what describes the task.
+fn again(incoming: &Incoming, known: &Known, now: DateTime<Utc>) -> (BasicProperties, Headers) {
+    let (mut properties, mut headers) = message::carried(&incoming.properties);
+    if properties.message_id().is_none() {
+        let id = known.task_id.clone().unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
+        properties = properties.with_message_id(short(&id).unwrap_or_default());
+    }
+    if properties.timestamp().is_none() {
+        properties = properties.with_timestamp(u64::try_from(now.timestamp()).unwrap_or_default());
+    }
+    if let Some(task_type) = &known.task_type {
+        headers = headers.text_if_absent(headers::TASK_TYPE, task_type);
+        if let (None, Some(kind)) = (properties.kind(), short(task_type)) {
+            properties = properties.with_type(kind);
+        }
+    }
+    let header = message::text(&incoming.properties, headers::ROUTING_KEY);
+    let arrived_with = known.recorded_key.as_deref().unwrap_or(&incoming.routing_key);
+    if let Some(key) = original_key(header, arrived_with) {
+        headers = headers.text_if_absent(headers::ROUTING_KEY, &key);
+    }
+    (properties, headers)
+}
+
+fn failed(headers: Headers, known: &Known, failure: &Failure, now: DateTime<Utc>) -> Headers {
+    let kind: String = failure.kind.chars().take(64).collect();
+    let headers = match headers.has(headers::FIRST_FAILED_AT) {
+        true => headers,
+        false => headers.instant(headers::FIRST_FAILED_AT, now),
+    };
+    let headers = match &known.queue {
+        Some(queue) => headers.text(headers::FAILED_QUEUE, queue),
+        None => headers,
+    };
+    headers.text(headers::ERROR_KIND, &kind).text(headers::ERROR, &headers::cut_error(&failure.message))
+}

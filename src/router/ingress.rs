@@ -1,0 +1,62 @@
+//! `task.ingress`: producers with no SDK that want a delay, by the `x-delay` header (milliseconds, as with the
+//! retired delayed-message plugin) or by the envelope's `scheduleTime`. Where both are given the later one holds.
+
+use std::time::Duration;
+
+use chrono::Utc;
+use tidegate_core::{
+    dispose::{DeadReason, Disposition},
+    envelope::Envelope,
+    ladder,
+};
+
+use super::Router;
+use crate::{
+    broker::{consumer::Incoming, message},
+    publish::resend::Failure,
+    worker::attempt::{Reading, known, read},
+};
+
+impl Router {
+    pub(super) async fn ingress(&self, mut incoming: Incoming) {
+        let envelope = match read(&incoming, None, &self.limits) {
+            Reading::Valid(envelope) => envelope,
+            Reading::Invalid { known, outcome, failure } => {
+                let reason = match outcome {
+                    tidegate_core::dispose::Outcome::TooLarge => DeadReason::TooLarge,
+                    _ => DeadReason::InvalidEnvelope,
+                };
+                let disposition = Disposition::Dead { reason };
+                let queue = incoming.queue.clone();
+                self.settler.settle(incoming, &known, &queue, 1, disposition, &failure).await;
+                return;
+            }
+        };
+        if incoming.routing_key.is_empty() {
+            incoming.routing_key = envelope.task_type.to_string();
+        }
+        let mut known = known(&envelope, &incoming.queue);
+        known.queue = None;
+        match delay(&incoming, &envelope) {
+            Ok(delay) => {
+                self.settler.forward(incoming, &known, envelope.priority, delay).await;
+            }
+            Err(message) => {
+                let failure = Failure { kind: "bad_delay".to_owned(), message };
+                let disposition = Disposition::Dead { reason: DeadReason::InvalidEnvelope };
+                let queue = incoming.queue.clone();
+                self.settler.settle(incoming, &known, &queue, 1, disposition, &failure).await;
+            }
+        }
+    }
+}
+
+/// How long from now until the task is due. An error says what is wrong with the header and what the limit is.
+fn delay(incoming: &Incoming, envelope: &Envelope) -> Result<Duration, String> {
+    let by_header = match message::delay_header(&incoming.properties) {
+        Some(text) => ladder::parse_delay_ms(&text).map_err(|error| error.to_string())?,
+        None => Duration::ZERO,
+    };
+    let by_time = envelope.schedule_time.map(|at| (at.to_utc() - Utc::now()).to_std().unwrap_or_default());
+    Ok(by_header.max(by_time.unwrap_or_default()))
+}

@@ -1,0 +1,125 @@
+//! Names of all metrics, and one function to record each.
+//!
+//! A task type becomes a label only if topology, a contract or a registered handler names it; any other is
+//! `_other`, so that what strangers publish can't grow the number of series.
+
+use std::{
+    collections::HashSet,
+    sync::{PoisonError, RwLock},
+    time::Duration,
+};
+
+use metrics::{counter, gauge, histogram};
+
+/// Label of every task type that nothing here names.
+pub const OTHER: &str = "_other";
+
+/// Most task types that become labels.
+pub const MAX_TASK_TYPES: usize = 1_000;
+
+static KNOWN: RwLock<Option<HashSet<String>>> = RwLock::new(None);
+
+/// Lets `task_type` appear as a label.
+pub fn know_task_type(task_type: &str) {
+    let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
+    let known = known.get_or_insert_default();
+    if known.len() < MAX_TASK_TYPES {
+        known.insert(task_type.to_owned());
+    }
+}
+
+/// The label for `task_type`.
+pub fn task_type_label(task_type: Option<&str>) -> String {
+    let known = KNOWN.read().unwrap_or_else(PoisonError::into_inner);
+    match (task_type, known.as_ref()) {
+        (Some(task_type), Some(known)) if known.contains(task_type) => task_type.to_owned(),
+        _ => OTHER.to_owned(),
+    }
+}
+
+/// A publish ended as `confirmed`, `returned`, `nacked` or `timed_out` after `took`.
+pub fn publish_ended(task_type: Option<&str>, outcome: &'static str, took: Duration) {
+    counter!("tidegate_published_total", "task_type" => task_type_label(task_type), "outcome" => outcome).increment(1);
+    histogram!("tidegate_publish_confirm_seconds", "outcome" => outcome).record(took);
+}
+
+/// A delivery reached a worker.
+pub fn consumed(task_type: Option<&str>, queue: &str) {
+    counter!("tidegate_consumed_total", "task_type" => task_type_label(task_type), "queue" => queue.to_owned()).increment(1);
+}
+
+/// An attempt ended with `outcome` after `took`.
+pub fn attempt_ended(task_type: Option<&str>, outcome: &'static str, took: Duration) {
+    counter!("tidegate_task_attempts_total", "task_type" => task_type_label(task_type), "outcome" => outcome).increment(1);
+    histogram!("tidegate_task_duration_seconds", "task_type" => task_type_label(task_type), "outcome" => outcome).record(took);
+}
+
+/// A task started `late` after it was due.
+pub fn started(task_type: Option<&str>, late: Duration) {
+    histogram!("tidegate_task_lateness_seconds", "task_type" => task_type_label(task_type)).record(late);
+}
+
+/// A task was sent to the ladder for another attempt by `role` (`worker` or `router`).
+pub fn retried(task_type: Option<&str>, role: &'static str) {
+    counter!("tidegate_task_retries_total", "task_type" => task_type_label(task_type), "role" => role).increment(1);
+}
+
+/// A task was dead-lettered by `role`.
+pub fn dead_lettered(task_type: Option<&str>, reason: &'static str, role: &'static str) {
+    counter!("tidegate_dead_letters_total", "task_type" => task_type_label(task_type), "reason" => reason, "role" => role)
+        .increment(1);
+}
+
+/// A message reached `task.unrouted` and was taken care of by `action`.
+pub fn unroutable(action: &'static str) {
+    counter!("tidegate_unroutable_total", "action" => action).increment(1);
+}
+
+/// A cron occurrence was recorded with `outcome`, `lag` after its instant.
+pub fn cron_fired(outcome: &'static str, lag: Duration) {
+    counter!("tidegate_cron_fires_total", "outcome" => outcome).increment(1);
+    histogram!("tidegate_scheduler_lag_seconds").record(lag);
+}
+
+/// Cron rows that can't be scheduled right now.
+pub fn cron_rows_in_error(rows: u64) {
+    gauge!("tidegate_cron_rows_in_error").set(rows as f64);
+}
+
+/// The relay handed over `rows` tasks with `outcome`.
+pub fn relayed(outcome: &'static str, rows: u64) {
+    counter!("tidegate_relayed_total", "outcome" => outcome).increment(rows);
+}
+
+/// State of an AMQP connection: `purpose` is `publish` or `consume`.
+pub fn connection_up(purpose: &'static str, up: bool) {
+    gauge!("tidegate_amqp_connection_up", "purpose" => purpose).set(if up { 1.0 } else { 0.0 });
+}
+
+/// Whether the broker blocks the connection (memory or disk alarm).
+pub fn connection_blocked(purpose: &'static str, blocked: bool) {
+    gauge!("tidegate_amqp_connection_blocked", "purpose" => purpose).set(if blocked { 1.0 } else { 0.0 });
+}
+
+/// A consumer of `queue` subscribed again because of `why`.
+pub fn resubscribed(queue: &str, why: &'static str) {
+    counter!("tidegate_consumer_resubscribed_total", "queue" => queue.to_owned(), "why" => why).increment(1);
+}
+
+/// A role's loop was restarted by the supervisor.
+pub fn role_restarted(role: &'static str) {
+    counter!("tidegate_role_restarts_total", "role" => role).increment(1);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_task_types_share_one_label() {
+        know_task_type("order.close");
+        assert_eq!(task_type_label(Some("order.close")), "order.close");
+        assert_eq!(task_type_label(Some("x.y")), OTHER);
+        assert_eq!(task_type_label(None), OTHER);
+    }
+}

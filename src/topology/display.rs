@@ -1,0 +1,109 @@
+//! How objects are written for people: one line each, stable, so that two topologies can be compared as text.
+
+use std::fmt;
+
+use tidegate_core::ladder::Destination;
+
+use super::objects::{
+    Binding, Exchange, ExchangeKind, Object, ObjectKind, ObjectName, Objects, Queue, Value,
+};
+
+impl Object<'_> {
+    /// Its kind and name.
+    pub fn name(&self) -> ObjectName {
+        let (kind, name) = match self {
+            Self::Exchange(exchange) => (ObjectKind::Exchange, exchange.name.clone()),
+            Self::Queue(queue) => (ObjectKind::Queue, queue.name.clone()),
+            Self::Binding(b) => (
+                ObjectKind::Binding,
+                format!("{} → {} ({})", b.source, b.destination_name(), b.pattern),
+            ),
+        };
+        ObjectName { kind, name }
+    }
+}
+
+impl ExchangeKind {
+    /// The type as the broker writes it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Topic => "topic",
+            Self::Fanout => "fanout",
+        }
+    }
+}
+
+impl ObjectKind {
+    /// The kind as a word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Exchange => "exchange",
+            Self::Queue => "queue",
+            Self::Binding => "binding",
+        }
+    }
+}
+
+impl fmt::Display for ObjectName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind.as_str(), self.name)
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(text),
+            Self::Int(number) => write!(f, "{number}"),
+            Self::Bool(yes) => write!(f, "{yes}"),
+        }
+    }
+}
+
+impl fmt::Display for Exchange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "exchange {} {}", self.name, self.kind.as_str())?;
+        match &self.alternate {
+            Some(alternate) => write!(f, " alternate-exchange={alternate}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "queue {}", self.name)?;
+        self.arguments
+            .iter()
+            .try_for_each(|(key, value)| write!(f, " {key}={value}"))
+    }
+}
+
+impl fmt::Display for Binding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.destination {
+            Destination::Queue(_) => ObjectKind::Queue,
+            Destination::Exchange(_) => ObjectKind::Exchange,
+        };
+        write!(
+            f,
+            "binding {} → {} {}",
+            self.source,
+            kind.as_str(),
+            self.destination_name()
+        )?;
+        if self.pattern.is_empty() {
+            Ok(())
+        } else {
+            write!(f, " key={}", self.pattern)
+        }
+    }
+}
+
+impl fmt::Display for Objects {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.exchanges.iter().try_for_each(|e| writeln!(f, "{e}"))?;
+        self.queues.iter().try_for_each(|q| writeln!(f, "{q}"))?;
+        self.bindings.iter().try_for_each(|b| writeln!(f, "{b}"))
+    }
+}

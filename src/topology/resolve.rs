@@ -1,0 +1,162 @@
+//! Files → model: what the texts mean, and every reason why they can't be meant.
+//!
+//! Errors are collected, not returned one by one, so that a team fixes its file in one go. A queue with an error
+//! takes part in the check for duplicates all the same. Imports `core`, the files and the model; pure.
+
+use std::collections::HashMap;
+
+use tidegate_core::{names::Names, policy::RetryPolicy};
+
+use super::{
+    errors::{FileError, TopologyErrors},
+    files::{Defaults, PLATFORM_FILE, PlatformFile, QueueEntry, Source},
+    model::{FixedDelay, Topology},
+    reader::{MAX_DELIVERY_LIMIT, Reader},
+};
+
+/// Most business queues, high lanes included: each is a Raft group, and brokers suffer from many thousands.
+const MAX_QUEUES: usize = 5_000;
+/// `x-delivery-limit` where nobody says otherwise.
+const DELIVERY_LIMIT: u32 = 20;
+/// The topology that the files describe.
+pub(super) fn topology(sources: Vec<Source>) -> Result<Topology, TopologyErrors> {
+    let mut errors = Vec::new();
+    let platform = platform(&sources, &mut errors);
+    let mut seen = Seen::default();
+    let mut queues = Vec::new();
+    for source in sources.iter().filter(|s| !s.is_platform()) {
+        for entry in source.team(&mut errors) {
+            seen.queue(source, &entry, &mut errors);
+            queues.push(
+                Reader {
+                    source,
+                    names: &platform.names,
+                    errors: &mut errors,
+                }
+                .queue(&entry, &platform.retry, platform.delivery_limit),
+            );
+        }
+    }
+    let total = queues.len() + queues.iter().filter(|q| q.high_lane.is_some()).count();
+    if total > MAX_QUEUES {
+        let file = sources
+            .first()
+            .and_then(|s| s.path.parent())
+            .map(Into::into)
+            .unwrap_or_default();
+        let message = format!(
+            "{total} queues with their high lanes, at most {MAX_QUEUES}: merge queues of one owner and policy"
+        );
+        errors.push(FileError {
+            file,
+            line: 0,
+            message,
+        });
+    }
+    if errors.is_empty() {
+        Ok(Topology {
+            names: platform.names,
+            queues,
+            fixed_delays: platform.fixed_delays,
+        })
+    } else {
+        errors.sort();
+        Err(TopologyErrors(errors))
+    }
+}
+
+/// What holds for all teams.
+struct Platform {
+    names: Names,
+    retry: RetryPolicy,
+    delivery_limit: u32,
+    fixed_delays: Vec<FixedDelay>,
+}
+
+fn platform(sources: &[Source], errors: &mut Vec<FileError>) -> Platform {
+    let mut found = Platform {
+        names: Names::default(),
+        retry: RetryPolicy::standard(),
+        delivery_limit: DELIVERY_LIMIT,
+        fixed_delays: Vec::new(),
+    };
+    let Some(source) = sources.iter().find(|s| s.is_platform()) else {
+        // A misspelt file name would otherwise fall back to the default prefix and build a second platform.
+        let file = sources
+            .first()
+            .map(|s| s.path.with_file_name(PLATFORM_FILE))
+            .unwrap_or_default();
+        let message = "missing: create it, at least with `prefix = \"task\"`".to_owned();
+        errors.push(FileError {
+            file,
+            line: 0,
+            message,
+        });
+        return found;
+    };
+    let PlatformFile {
+        prefix,
+        defaults,
+        fixed_delays,
+    } = source.platform(errors);
+    let Defaults {
+        retry,
+        delivery_limit,
+    } = defaults;
+    if let Some(prefix) = prefix {
+        match Names::new(prefix.get_ref()) {
+            Ok(names) => found.names = names,
+            Err(e) => errors.push(source.error(prefix.span().start, e.to_string())),
+        }
+    }
+    let mut reader = Reader {
+        source,
+        names: &found.names,
+        errors,
+    };
+    found.retry = reader.retry(retry.as_ref(), &RetryPolicy::standard());
+    let limit = reader.whole(
+        "delivery_limit",
+        delivery_limit.as_ref(),
+        1,
+        MAX_DELIVERY_LIMIT.into(),
+    );
+    found.delivery_limit = limit
+        .and_then(|n| u32::try_from(n).ok())
+        .unwrap_or(DELIVERY_LIMIT);
+    let mut lines = HashMap::new();
+    for entry in &fixed_delays {
+        let name = entry.name.get_ref();
+        let line = source.line(entry.name.span().start);
+        if let Some(first) = lines.insert(name.clone(), line) {
+            reader.error(
+                &entry.name,
+                format!("fixed delay {name:?} is already at line {first}: drop one"),
+            );
+        }
+        found.fixed_delays.extend(reader.fixed_delay(entry));
+    }
+    found
+}
+
+/// Where each queue name, high lanes included, was seen first.
+#[derive(Default)]
+struct Seen<'a>(HashMap<String, (&'a Source, usize)>);
+
+impl<'a> Seen<'a> {
+    fn queue(&mut self, source: &'a Source, entry: &QueueEntry, errors: &mut Vec<FileError>) {
+        let name = entry.name.get_ref();
+        let at = entry.name.span().start;
+        let lane = entry.high_lane.is_some().then(|| Names::high_lane(name));
+        for taken in std::iter::once(name.clone()).chain(lane) {
+            let Some((first, offset)) = self.0.get(&taken) else {
+                self.0.insert(taken, (source, at));
+                continue;
+            };
+            let what = if taken == *name { "queue" } else { "high lane" };
+            let place = format!("{}:{}", first.path.display(), first.line(*offset));
+            let message = format!("{what} {taken:?} is already declared at {place}: rename or drop one");
+            errors.push(source.error(at, message));
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Makes a decision durable: publish, wait for the confirm, acknowledge. In that order, always.
+//!
+//! Worker and router share it. If the process dies after the confirm and before the acknowledgement, the broker
+//! delivers the original again: a duplicate with the same id, never a loss. If nothing can be published, the
+//! message goes back to its queue.
+
+use std::time::Duration;
+
+use tidegate_core::dispose::Disposition;
+use tokio::time::Instant;
+
+use crate::{
+    broker::consumer::Incoming,
+    publish::{
+        SendError, TaskPublisher,
+        resend::{Failure, Known},
+    },
+    supervisor::backoff,
+    telemetry::metrics,
+};
+
+/// How long to go on trying to publish before the message is put back on its queue.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What became of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// As decided: published where it had to be, and acknowledged.
+    AsDecided,
+    /// It could not be published or acknowledged: the broker delivers it again.
+    Redelivered,
+}
+
+/// Carries out dispositions for one role.
+#[derive(Clone, Debug)]
+pub struct Settler {
+    publisher: TaskPublisher,
+    role: &'static str,
+}
+
+impl Settler {
+    /// A settler that publishes by `publisher`; `role` labels its metrics.
+    pub fn new(publisher: TaskPublisher, role: &'static str) -> Self {
+        Self { publisher, role }
+    }
+
+    /// The task publisher it uses.
+    pub fn publisher(&self) -> &TaskPublisher {
+        &self.publisher
+    }
+
+    /// Carries out `disposition` for attempt `attempt` of `incoming` in `queue`.
+    pub async fn settle(
+        &self,
+        incoming: Incoming,
+        known: &Known,
+        queue: &str,
+        attempt: u32,
+        disposition: Disposition,
+        failure: &Failure,
+    ) -> Settled {
+        let task_type = known.task_type.as_deref();
+        let publisher = &self.publisher;
+        let published = match disposition {
+            Disposition::Ack => true,
+            Disposition::Retry { delay } => {
+                let next = attempt.saturating_add(1);
+                let sent = self
+                    .persist(|| publisher.retry(&incoming, known, queue, delay, next, failure))
+                    .await;
+                if sent {
+                    metrics::retried(task_type, self.role);
+                }
+                sent
+            }
+            Disposition::Dead { reason } => {
+                let sent = self.persist(|| publisher.dead(&incoming, known, reason, failure)).await;
+                if sent {
+                    metrics::dead_lettered(task_type, reason.as_str(), self.role);
+                    tracing::warn!(
+                        task_id = known.task_id.as_deref(), task_type, queue, attempt,
+                        reason = reason.as_str(), error_kind = %failure.kind, "dead letter"
+                    );
+                }
+                sent
+            }
+            Disposition::GiveBack => self.persist(|| publisher.give_back(&incoming, known, queue)).await,
+        };
+        acknowledge(incoming, published).await
+    }
+
+    /// Sends `incoming` on from the ingress to its own routing key after `delay`.
+    pub async fn forward(&self, incoming: Incoming, known: &Known, priority: u8, delay: Duration) -> Settled {
+        let sent = self.persist(|| self.publisher.forward(&incoming, known, priority, delay)).await;
+        acknowledge(incoming, sent).await
+    }
+
+    /// Publishes until it is confirmed or patience ends. Sending again after an unknown outcome can duplicate.
+    async fn persist<F, Fut>(&self, send: F) -> bool
+    where
+        F: Fn() -> Fut,
+        Fut: Future<Output = Result<(), SendError>>,
+    {
+        let started = Instant::now();
+        let mut waits = backoff();
+        loop {
+            let error = match send().await {
+                Ok(()) => return true,
+                Err(error) => error,
+            };
+            let hopeless = matches!(error, SendError::Refused(_) | SendError::Invalid(_));
+            tracing::warn!(role = self.role, %error, "could not publish; the message stays with the broker");
+            if hopeless || started.elapsed() > PATIENCE {
+                return false;
+            }
+            tokio::time::sleep(waits.next().unwrap_or_default()).await;
+        }
+    }
+}
+
+async fn acknowledge(incoming: Incoming, published: bool) -> Settled {
+    let settled = if published { incoming.ack().await } else { incoming.requeue().await };
+    match (settled, published) {
+        (Ok(()), true) => Settled::AsDecided,
+        (Ok(()), false) | (Err(_), _) => Settled::Redelivered,
+    }
+}
