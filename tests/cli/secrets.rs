@@ -12,7 +12,10 @@ fn tidegate(amqp: &str, database: &str) -> Tidegate {
         .file("topology/order.toml", ORDER)
         .env("AMQP_URL", amqp)
         .env("DATABASE_URL", database)
-        .env("RUST_LOG", "trace,lapin=trace,amq_protocol_tcp=trace,sqlx=trace,hyper=trace")
+        .env(
+            "RUST_LOG",
+            "trace,lapin=trace,amq_protocol_tcp=trace,sqlx=trace,hyper=trace",
+        )
         .env("RUST_BACKTRACE", "full")
 }
 

@@ -98,7 +98,10 @@ async fn it_runs_while_services_are_away_and_says_so() {
         .file("topology/order.toml", ORDER)
         .env("AMQP_URL", "amqp://tide:s3cret-pa55@127.0.0.1:1/v")
         .env("DATABASE_URL", "postgres://tide:s3cret-pa55@127.0.0.1:1/x")
-        .env("RUST_LOG", "trace,lapin=trace,amq_protocol_tcp=trace,sqlx=trace,hyper=trace");
+        .env(
+            "RUST_LOG",
+            "trace,lapin=trace,amq_protocol_tcp=trace,sqlx=trace,hyper=trace",
+        );
     let server = Server::start(&tidegate, &["--set", "database.acquire_timeout=300ms"]);
     assert_eq!(Server::get(&server.http, "/livez").0, 200);
     let (status, body) = Server::get(&server.http, "/readyz?verbose");

@@ -133,7 +133,9 @@ async fn the_ingress_honours_schedule_time() {
     );
     // Worker and router are up once this has gone through both.
     let warm = envelope("warm", "order.close.timeout", "");
-    platform.publish_plain("task.ingress", "order.close.timeout", warm.as_bytes()).await;
+    platform
+        .publish_plain("task.ingress", "order.close.timeout", warm.as_bytes())
+        .await;
     seen.wait(1).await;
     let at = Utc::now() + chrono::Duration::seconds(2);
     let past = envelope(

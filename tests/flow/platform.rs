@@ -78,7 +78,9 @@ impl Platform {
 
     pub(crate) async fn with(topology: &str) -> Self {
         let vhost = Vhost::create().await;
-        let topology = Arc::new(Topology::parse(&[("platform.toml", "prefix = \"task\""), ("test.toml", topology)]).unwrap());
+        let topology = Arc::new(
+            Topology::parse(&[("platform.toml", "prefix = \"task\""), ("test.toml", topology)]).unwrap(),
+        );
         let settings = BrokerSettings::new(vhost.amqp_url().to_owned().into());
         let connection = Connection::connect(vhost.amqp_url(), ConnectionProperties::default())
             .await

@@ -222,13 +222,25 @@ async fn names_that_are_not_utf8_do_not_take_the_consumer_down() {
     let seen = listening(&platform);
     let mut raw = RawAmqp::connect(platform.vhost.amqp_url()).await;
     let body = |id: &str| envelope(id, "order.close.timeout", "").into_bytes();
-    raw.publish("task.exchange", b"order.close.\xff\x8d", b"fine", &body("key")).await;
-    raw.publish("task.exchange", b"order.close.x", b"name\xff", &body("header")).await;
-    platform.publish_plain("task.exchange", "order.close.x", &body("good")).await;
-    tidegate_testkit::eventually(PATIENCE * 3, "the good one", async || seen.ids().contains(&"good".to_owned())).await;
+    raw.publish("task.exchange", b"order.close.\xff\x8d", b"fine", &body("key"))
+        .await;
+    raw.publish("task.exchange", b"order.close.x", b"name\xff", &body("header"))
+        .await;
+    platform
+        .publish_plain("task.exchange", "order.close.x", &body("good"))
+        .await;
+    tidegate_testkit::eventually(PATIENCE * 3, "the good one", async || {
+        seen.ids().contains(&"good".to_owned())
+    })
+    .await;
     // Both odd ones were delivered or dead-lettered.
     tidegate_testkit::eventually(PATIENCE * 3, "the queue to drain", async || {
-        platform.vhost.management().queue("order.close.queue").await.is_some_and(|q| q.messages == 0)
+        platform
+            .vhost
+            .management()
+            .queue("order.close.queue")
+            .await
+            .is_some_and(|q| q.messages == 0)
     })
     .await;
     eprintln!("{:?}", seen.ids());

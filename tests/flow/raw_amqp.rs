@@ -16,7 +16,9 @@ impl RawAmqp {
         let (credentials, rest) = rest.split_once('@').unwrap();
         let (user, password) = credentials.split_once(':').unwrap();
         let (host, vhost) = rest.split_once('/').unwrap();
-        let mut raw = Self { stream: TcpStream::connect(host).await.unwrap() };
+        let mut raw = Self {
+            stream: TcpStream::connect(host).await.unwrap(),
+        };
         raw.stream.write_all(b"AMQP\x00\x00\x09\x01").await.unwrap();
         raw.expect(10, 10).await;
         let login = [b"\0", user.as_bytes(), b"\0", password.as_bytes()].concat();
@@ -24,7 +26,8 @@ impl RawAmqp {
         raw.method(0, 10, 11, &start_ok).await;
         let tune = raw.expect(10, 30).await;
         raw.method(0, 10, 31, &tune[..8]).await;
-        raw.method(0, 10, 40, &[&short(vhost.as_bytes())[..], &[0, 0]].concat()).await;
+        raw.method(0, 10, 40, &[&short(vhost.as_bytes())[..], &[0, 0]].concat())
+            .await;
         raw.expect(10, 41).await;
         raw.method(1, 20, 10, &[0]).await;
         raw.expect(20, 11).await;
@@ -45,7 +48,8 @@ impl RawAmqp {
         self.frame(2, 1, &content).await;
         self.frame(3, 1, body).await;
         // Closing the channel in order means that the broker has taken all of it.
-        self.method(1, 20, 40, &[&[0, 200][..], &short(b""), &[0; 4]].concat()).await;
+        self.method(1, 20, 40, &[&[0, 200][..], &short(b""), &[0; 4]].concat())
+            .await;
         self.expect(20, 41).await;
         self.method(1, 20, 10, &[0]).await;
         self.expect(20, 11).await;
@@ -71,9 +75,22 @@ impl RawAmqp {
             let mut payload = vec![0; size as usize + 1];
             self.stream.read_exact(&mut payload).await.unwrap();
             if head[0] == 1 {
-                let got = (u16::from_be_bytes([payload[0], payload[1]]), u16::from_be_bytes([payload[2], payload[3]]));
-                assert_ne!(got, (10, 50), "connection closed: {}", String::from_utf8_lossy(&payload));
-                assert_ne!(got, (20, 40), "channel closed: {}", String::from_utf8_lossy(&payload));
+                let got = (
+                    u16::from_be_bytes([payload[0], payload[1]]),
+                    u16::from_be_bytes([payload[2], payload[3]]),
+                );
+                assert_ne!(
+                    got,
+                    (10, 50),
+                    "connection closed: {}",
+                    String::from_utf8_lossy(&payload)
+                );
+                assert_ne!(
+                    got,
+                    (20, 40),
+                    "channel closed: {}",
+                    String::from_utf8_lossy(&payload)
+                );
                 if got == (class, method) {
                     return payload[4..payload.len() - 1].to_vec();
                 }

@@ -171,14 +171,29 @@ impl Session {
                 let _ = request.reply.send(PublishOutcome::NoExchange);
                 return Ok(());
             }
-            Err(why) => return Err(Lost { why, unwritten: Some(request) }),
+            Err(why) => {
+                return Err(Lost {
+                    why,
+                    unwritten: Some(request),
+                });
+            }
         }
         if !self.channel.status().connected() {
             let why = "the channel is closed".to_owned();
-            return Err(Lost { why, unwritten: Some(request) });
+            return Err(Lost {
+                why,
+                unwritten: Some(request),
+            });
         }
-        let Request { message, deadline, reply } = request;
-        let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
+        let Request {
+            message,
+            deadline,
+            reply,
+        } = request;
+        let options = BasicPublishOptions {
+            mandatory: true,
+            ..BasicPublishOptions::default()
+        };
         let publish = self.channel.basic_publish(
             key.exchange.clone(),
             key.routing_key.clone(),
@@ -190,7 +205,8 @@ impl Session {
             Ok(Ok(confirm)) => {
                 let sequence = self.sequence;
                 self.sequence += 1;
-                self.confirms.push(Box::pin(confirm.map(move |result| (sequence, result))));
+                self.confirms
+                    .push(Box::pin(confirm.map(move |result| (sequence, result))));
                 self.waiting.insert(sequence, Waiting { key, deadline, reply });
                 return Ok(());
             }
