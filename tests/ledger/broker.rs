@@ -42,19 +42,37 @@ pub(crate) struct Broker {
 impl Broker {
     pub(crate) async fn create() -> Self {
         let vhost = Vhost::create().await;
-        let topology = Arc::new(Topology::parse(&[("test.toml", TOPOLOGY)]).unwrap());
+        let topology = Arc::new(
+            Topology::parse(&[("platform.toml", "prefix = \"task\""), ("test.toml", TOPOLOGY)]).unwrap(),
+        );
         let settings = BrokerSettings::new(vhost.amqp_url().to_owned().into());
-        let connection = Connection::connect(vhost.amqp_url(), ConnectionProperties::default()).await.unwrap();
-        declare::apply(&connection, &topology.objects(), |_| {}).await.unwrap();
+        let connection = Connection::connect(vhost.amqp_url(), ConnectionProperties::default())
+            .await
+            .unwrap();
+        declare::apply(&connection, &topology.objects(), |_| {})
+            .await
+            .unwrap();
         let tasks = TaskPublisher::new(Publisher::start(&settings).unwrap(), Arc::clone(&topology));
         let channel = connection.create_channel().await.unwrap();
-        Self { settings, topology, tasks, channel, _connection: connection, vhost }
+        Self {
+            settings,
+            topology,
+            tasks,
+            channel,
+            _connection: connection,
+            vhost,
+        }
     }
 
     /// Takes what is in the business queue now.
     pub(crate) async fn take(&self) -> Vec<Delivery> {
         let mut taken = Vec::new();
-        while let Some(got) = self.channel.basic_get(QUEUE.into(), BasicGetOptions { no_ack: true }).await.unwrap() {
+        while let Some(got) = self
+            .channel
+            .basic_get(QUEUE.into(), BasicGetOptions { no_ack: true })
+            .await
+            .unwrap()
+        {
             taken.push(got.delivery);
         }
         taken
@@ -81,14 +99,28 @@ impl RelayLoop {
 
     pub(crate) fn start_with(store: &Store, tasks: &TaskPublisher, settings: RelaySettings) -> Self {
         let (cancel, health) = (CancellationToken::new(), Health::default());
-        let running = relay::run(store.clone(), tasks.clone(), settings, health.clone(), cancel.clone());
-        Self { task: tokio::spawn(running), cancel, health }
+        let running = relay::run(
+            store.clone(),
+            tasks.clone(),
+            settings,
+            health.clone(),
+            cancel.clone(),
+        );
+        Self {
+            task: tokio::spawn(running),
+            cancel,
+            health,
+        }
     }
 
     /// Stops it as a shutdown does.
     pub(crate) async fn stop(mut self) {
         self.cancel.cancel();
-        tokio::time::timeout(Duration::from_secs(5), &mut self.task).await.expect("it stops").unwrap().unwrap();
+        tokio::time::timeout(Duration::from_secs(5), &mut self.task)
+            .await
+            .expect("it stops")
+            .unwrap()
+            .unwrap();
     }
 }
 

@@ -13,8 +13,6 @@ use crate::{
     support::{Database, SOON, eventually},
 };
 
-
-
 /// `next_fire_at` of the row called `x`.
 async fn next(db: &Database) -> Option<DateTime<Utc>> {
     db.one("SELECT next_fire_at::timestamptz FROM tidegate.cron_tasks WHERE name = 'x'")

@@ -26,7 +26,8 @@ use crate::{
 /// Waits until no task is `PENDING`.
 async fn relayed(db: &Database, limit: Duration) {
     eventually(limit, "no pending task", async || {
-        db.one::<bool>("SELECT NOT EXISTS (SELECT FROM tidegate.tasks WHERE state = 'PENDING')").await
+        db.one::<bool>("SELECT NOT EXISTS (SELECT FROM tidegate.tasks WHERE state = 'PENDING')")
+            .await
     })
     .await;
 }
@@ -35,7 +36,12 @@ async fn relayed(db: &Database, limit: Duration) {
 async fn copies(broker: &Broker) -> BTreeMap<String, usize> {
     let mut copies = BTreeMap::new();
     for delivery in broker.take().await {
-        let id = delivery.properties.message_id().as_ref().expect("a message id").to_string();
+        let id = delivery
+            .properties
+            .message_id()
+            .as_ref()
+            .expect("a message id")
+            .to_string();
         *copies.entry(id).or_default() += 1;
     }
     copies
@@ -53,7 +59,7 @@ async fn insert_due(db: &Database, count: i32) {
     .unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_due_task_is_published_with_its_bytes() {
     let (db, broker) = (Database::create().await, Broker::create().await);
     let relay = RelayLoop::start(&db.store, &broker.tasks);
@@ -79,7 +85,10 @@ async fn a_due_task_is_published_with_its_bytes() {
     assert_eq!(message::text(properties, headers::ORIGIN), Some("http"));
     let record = db.store.tasks().get("t-1").await.unwrap().unwrap();
     let planned = message::text(properties, headers::SCHEDULE_TIME).unwrap();
-    assert_eq!(chrono::DateTime::parse_from_rfc3339(planned).unwrap(), record.due_at);
+    assert_eq!(
+        chrono::DateTime::parse_from_rfc3339(planned).unwrap(),
+        record.due_at
+    );
     assert_eq!((record.state.as_str(), record.publish_attempts), ("PUBLISHED", 0));
     assert!(record.published_at.unwrap() >= record.due_at);
 }
@@ -88,7 +97,10 @@ async fn a_due_task_is_published_with_its_bytes() {
 async fn nothing_is_early_and_little_is_late() {
     let (db, broker) = (Database::create().await, Broker::create().await);
     let relay = RelayLoop::start(&db.store, &broker.tasks);
-    eventually(SOON, "the relay", async || relay.health.parts().get(relay::ROLE) == Some(&Part::Up)).await;
+    eventually(SOON, "the relay", async || {
+        relay.health.parts().get(relay::ROLE) == Some(&Part::Up)
+    })
+    .await;
     db.execute(
         "INSERT INTO tidegate.tasks (task_id, task_type, envelope, due_at) \
          SELECT 't' || n, 'order.close.timeout', '{}', now() + interval '1 s' + random() * interval '4 s' \
@@ -97,7 +109,9 @@ async fn nothing_is_early_and_little_is_late() {
     .await;
     relayed(&db, Duration::from_secs(20)).await;
     relay.stop().await;
-    let early: i64 = db.one("SELECT count(*) FROM tidegate.tasks WHERE published_at < due_at").await;
+    let early: i64 = db
+        .one("SELECT count(*) FROM tidegate.tasks WHERE published_at < due_at")
+        .await;
     let p99: f64 = db
         .one("SELECT percentile_cont(0.99) WITHIN GROUP (ORDER BY extract(epoch FROM published_at - due_at))::float8 FROM tidegate.tasks")
         .await;
@@ -114,16 +128,23 @@ async fn nothing_is_early_and_little_is_late() {
 async fn two_relays_share_the_work_and_double_nothing() {
     let (db, broker) = (Database::create().await, Broker::create().await);
     insert_due(&db, 3_000).await;
-    let settings = RelaySettings { batch: 100, ..RelaySettings::default() };
+    let settings = RelaySettings {
+        batch: 100,
+        ..RelaySettings::default()
+    };
     let other = db.another_store();
-    let relays = [&db.store, &other].map(|store| RelayLoop::start_with(store, &broker.tasks, settings.clone()));
+    let relays =
+        [&db.store, &other].map(|store| RelayLoop::start_with(store, &broker.tasks, settings.clone()));
     relayed(&db, Duration::from_secs(30)).await;
     for relay in relays {
         relay.stop().await;
     }
     let copies = copies(&broker).await;
     assert_eq!(copies.len(), 3_000);
-    assert!(copies.values().all(|n| *n == 1), "nothing died, so nothing is sent twice");
+    assert!(
+        copies.values().all(|n| *n == 1),
+        "nothing died, so nothing is sent twice"
+    );
 }
 
 /// What was claimed or locked by a process that died goes on at once: there is no lease to wait for.
@@ -131,7 +152,10 @@ async fn two_relays_share_the_work_and_double_nothing() {
 async fn relays_killed_anywhere_lose_nothing() {
     let (db, broker) = (Database::create().await, Broker::create().await);
     insert_due(&db, 1_000).await;
-    let settings = RelaySettings { batch: 50, ..RelaySettings::default() };
+    let settings = RelaySettings {
+        batch: 50,
+        ..RelaySettings::default()
+    };
     for round in 0..15_u64 {
         let store = db.another_store();
         let relay = RelayLoop::start_with(&store, &broker.tasks, settings.clone());
@@ -145,11 +169,15 @@ async fn relays_killed_anywhere_lose_nothing() {
     println!("drained {:?} after the last kill", started.elapsed());
     let copies = copies(&broker).await;
     let expected: BTreeSet<String> = (1..=1_000).map(|n| format!("t{n}")).collect();
-    assert_eq!(copies.keys().cloned().collect::<BTreeSet<_>>(), expected, "each at least once, under its own id");
+    assert_eq!(
+        copies.keys().cloned().collect::<BTreeSet<_>>(),
+        expected,
+        "each at least once, under its own id"
+    );
 }
 
 /// Between the claim of a cron row and the publish of its task lies only the table.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cron_task_claimed_before_a_crash_is_published_after_it() {
     let (db, broker) = (Database::create().await, Broker::create().await);
     db.execute(
@@ -163,11 +191,13 @@ async fn a_cron_task_claimed_before_a_crash_is_published_after_it() {
     let relay = RelayLoop::start(&db.another_store(), &broker.tasks);
     relayed(&db, SOON).await;
     relay.stop().await;
-    let fired: String = db.one("SELECT task_id FROM tidegate.cron_fires WHERE outcome = 'FIRED'").await;
+    let fired: String = db
+        .one("SELECT task_id FROM tidegate.cron_fires WHERE outcome = 'FIRED'")
+        .await;
     assert_eq!(copies(&broker).await, BTreeMap::from([(fired, 1)]));
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tasks_that_cannot_be_delivered_hold_up_no_other() {
     let (db, broker) = (Database::create().await, Broker::create().await);
     db.execute(
@@ -178,9 +208,18 @@ async fn tasks_that_cannot_be_delivered_hold_up_no_other() {
     .await;
     insert_due(&db, 20).await;
     // The poison rows are due longest: they come first in every batch of two until they have to wait.
-    let relay = RelayLoop::start_with(&db.store, &broker.tasks, RelaySettings { batch: 2, ..RelaySettings::default() });
+    let relay = RelayLoop::start_with(
+        &db.store,
+        &broker.tasks,
+        RelaySettings {
+            batch: 2,
+            ..RelaySettings::default()
+        },
+    );
     eventually(SOON, "the good ones", async || {
-        db.one::<i64>("SELECT count(*) FROM tidegate.tasks WHERE state = 'PUBLISHED'").await == 20
+        db.one::<i64>("SELECT count(*) FROM tidegate.tasks WHERE state = 'PUBLISHED'")
+            .await
+            == 20
     })
     .await;
     relay.stop().await;
@@ -188,7 +227,13 @@ async fn tasks_that_cannot_be_delivered_hold_up_no_other() {
         let task = db.store.tasks().get(id).await.unwrap().unwrap();
         assert_eq!(task.state, "PENDING", "{id}");
         assert!(task.publish_attempts >= 1, "{id}");
-        assert!(task.last_error.as_deref().is_some_and(|error| error.contains(why)), "{id}: {:?}", task.last_error);
+        assert!(
+            task.last_error
+                .as_deref()
+                .is_some_and(|error| error.contains(why)),
+            "{id}: {:?}",
+            task.last_error
+        );
     }
 }
 
@@ -197,7 +242,11 @@ struct LedgerOfStore(Store);
 #[async_trait]
 impl Ledger for LedgerOfStore {
     async fn unroutable(&self, task_id: &str, why: &str) -> Result<bool, String> {
-        self.0.tasks().unroutable(task_id, why).await.map_err(|error| error.to_string())
+        self.0
+            .tasks()
+            .unroutable(task_id, why)
+            .await
+            .map_err(|error| error.to_string())
     }
 }
 
@@ -221,13 +270,18 @@ async fn a_task_without_a_queue_waits_in_the_ledger_until_there_is_one() {
     insert_due(&db, 1).await;
     eventually(SOON, "the task back in the ledger", async || {
         let task = db.store.tasks().get("t1").await.unwrap().unwrap();
-        task.state == "PENDING" && task.last_error.is_some_and(|error| error.contains("order.close.timeout"))
+        task.state == "PENDING"
+            && task
+                .last_error
+                .is_some_and(|error| error.contains("order.close.timeout"))
     })
     .await;
     assert!(copies(&broker).await.is_empty());
 
     tidegate::broker::declare::apply(
-        &lapin::Connection::connect(broker.vhost.amqp_url(), lapin::ConnectionProperties::default()).await.unwrap(),
+        &lapin::Connection::connect(broker.vhost.amqp_url(), lapin::ConnectionProperties::default())
+            .await
+            .unwrap(),
         &broker.topology.objects(),
         |_| {},
     )
@@ -245,13 +299,19 @@ async fn a_task_without_a_queue_waits_in_the_ledger_until_there_is_one() {
     routing.await.unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_broker_tasks_stay_and_the_relay_can_be_stopped() {
     let (db, broker) = (Database::create().await, Broker::create().await);
     insert_due(&db, 50).await;
-    let settings = RelaySettings { confirm_limit: Duration::from_millis(300), ..RelaySettings::default() };
+    let settings = RelaySettings {
+        confirm_limit: Duration::from_millis(300),
+        ..RelaySettings::default()
+    };
     let relay = RelayLoop::start_with(&db.store, &publisher_without_broker(&broker.topology), settings);
-    eventually(SOON, "a red relay", async || matches!(relay.health.parts().get(relay::ROLE), Some(Part::Down(_)))).await;
+    eventually(SOON, "a red relay", async || {
+        matches!(relay.health.parts().get(relay::ROLE), Some(Part::Down(_)))
+    })
+    .await;
     let (pending, told): (i64, i64) = sqlx::query_as(
         "SELECT count(*) FILTER (WHERE state = 'PENDING'), count(*) FILTER (WHERE last_error LIKE '%confirm%') FROM tidegate.tasks",
     )

@@ -28,7 +28,11 @@ impl Database {
     /// A new database without anything.
     pub(crate) async fn empty() -> Self {
         let database = tidegate_testkit::Database::create().await;
-        Self { store: store(&database), sql: PgPool::connect(database.url()).await.unwrap(), database }
+        Self {
+            store: store(&database),
+            sql: PgPool::connect(database.url()).await.unwrap(),
+            database,
+        }
     }
 
     /// Another process's view of the same ledger.
@@ -51,5 +55,9 @@ impl Database {
 }
 
 fn store(database: &tidegate_testkit::Database) -> Store {
-    Store::connect(&SecretString::from(database.url().to_owned()), &StoreSettings::default()).unwrap()
+    Store::connect(
+        &SecretString::from(database.url().to_owned()),
+        &StoreSettings::default(),
+    )
+    .unwrap()
 }
