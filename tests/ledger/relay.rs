@@ -264,7 +264,7 @@ async fn a_task_without_a_queue_waits_in_the_ledger_until_there_is_one() {
     let cancel = CancellationToken::new();
     let routing = tokio::spawn({
         let cancel = cancel.clone();
-        async move { router.run(Health::default(), cancel).await }
+        async move { Box::pin(router.run(Health::default(), cancel)).await }
     });
     let relay = RelayLoop::start(&db.store, &broker.tasks);
     insert_due(&db, 1).await;
