@@ -35,6 +35,13 @@ pub const ROLE: &str = "relay";
 /// First and longest pause while the broker confirms nothing.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
 
+/// Longest wait for the last batch when told to stop.
+const LAST_BATCH: Duration = Duration::from_secs(5);
+
+/// Longest wait for confirms whatever the settings say: a transaction is open meanwhile, and both the server's
+/// `idle_in_transaction_timeout` and the limit of a step must not end it.
+const MAX_CONFIRM_LIMIT: Duration = Duration::from_secs(30);
+
 /// How tasks are handed over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelaySettings {
@@ -42,8 +49,7 @@ pub struct RelaySettings {
     pub batch: u32,
     /// How often to look even if nothing is due and nobody notified.
     pub safety_scan: Duration,
-    /// Longest wait for a confirm: rows stay locked that long. Must be shorter than
-    /// the store's `idle_in_transaction_timeout`.
+    /// Longest wait for a confirm; rows stay locked that long. More than 30 s counts as 30 s.
     pub confirm_limit: Duration,
 }
 
@@ -77,7 +83,7 @@ impl Batch {
     }
 }
 
-/// Hands due tasks over until `cancel`, then finishes the batch at hand. An error ends the loop; nothing is lost by
+/// Hands due tasks over until `cancel`, then finishes the batch at hand within 5 s. An error ends the loop; nothing is lost by
 /// starting it again.
 pub async fn run(
     store: Store,
@@ -93,7 +99,7 @@ pub async fn run(
         wakes.clear();
         let (batch, next) = tokio::select! {
             step = timeout(PASS_LIMIT, step(&store, &publisher, &settings)) => step.map_err(|_| SchedulerError::Stalled)??,
-            () = overdue(&cancel, settings.confirm_limit) => return Ok(()),
+            () = overdue(&cancel) => return Ok(()),
         };
         if batch.is_stuck() {
             health.down(ROLE, "the broker confirms nothing; tasks wait in the ledger");
@@ -119,10 +125,10 @@ pub async fn run(
     }
 }
 
-/// Ends some time after `cancel`, when a batch must have come to its end.
-async fn overdue(cancel: &CancellationToken, limit: Duration) {
+/// Ends some time after `cancel`: what is not confirmed by then is published again by the next process.
+async fn overdue(cancel: &CancellationToken) {
     cancel.cancelled().await;
-    tokio::time::sleep(limit + Duration::from_secs(1)).await;
+    tokio::time::sleep(LAST_BATCH).await;
 }
 
 async fn step(
@@ -141,6 +147,7 @@ pub async fn pass(
     settings: &RelaySettings,
 ) -> Result<Batch, StoreError> {
     let handover = store.tasks().lock_due(i64::from(settings.batch)).await?;
+    let limit = settings.confirm_limit.min(MAX_CONFIRM_LIMIT);
     let mut batch = Batch {
         taken: handover.tasks().len(),
         ..Batch::default()
@@ -153,18 +160,13 @@ pub async fn pass(
         .iter()
         .map(|row| async move {
             let sent = timeout(
-                settings.confirm_limit,
+                limit,
                 publisher.send_due(message(row), Duration::ZERO, row.due_at),
             )
             .await;
             (
                 row,
-                sent.unwrap_or_else(|_| {
-                    Err(SendError::Unknown(format!(
-                        "none within {:?}",
-                        settings.confirm_limit
-                    )))
-                }),
+                sent.unwrap_or_else(|_| Err(SendError::Unknown(format!("none within {:?}", limit)))),
             )
         })
         .collect();

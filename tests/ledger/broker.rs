@@ -42,7 +42,9 @@ pub(crate) struct Broker {
 impl Broker {
     pub(crate) async fn create() -> Self {
         let vhost = Vhost::create().await;
-        let topology = Arc::new(Topology::parse(&[("test.toml", TOPOLOGY)]).unwrap());
+        let topology = Arc::new(
+            Topology::parse(&[("platform.toml", "prefix = \"task\""), ("test.toml", TOPOLOGY)]).unwrap(),
+        );
         let settings = BrokerSettings::new(vhost.amqp_url().to_owned().into());
         let connection = Connection::connect(vhost.amqp_url(), ConnectionProperties::default())
             .await

@@ -59,7 +59,7 @@ async fn insert_due(db: &Database, count: i32) {
     .unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_due_task_is_published_with_its_bytes() {
     let (db, broker) = (Database::create().await, Broker::create().await);
     let relay = RelayLoop::start(&db.store, &broker.tasks);
@@ -177,7 +177,7 @@ async fn relays_killed_anywhere_lose_nothing() {
 }
 
 /// Between the claim of a cron row and the publish of its task lies only the table.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cron_task_claimed_before_a_crash_is_published_after_it() {
     let (db, broker) = (Database::create().await, Broker::create().await);
     db.execute(
@@ -197,7 +197,7 @@ async fn a_cron_task_claimed_before_a_crash_is_published_after_it() {
     assert_eq!(copies(&broker).await, BTreeMap::from([(fired, 1)]));
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tasks_that_cannot_be_delivered_hold_up_no_other() {
     let (db, broker) = (Database::create().await, Broker::create().await);
     db.execute(
@@ -264,7 +264,7 @@ async fn a_task_without_a_queue_waits_in_the_ledger_until_there_is_one() {
     let cancel = CancellationToken::new();
     let routing = tokio::spawn({
         let cancel = cancel.clone();
-        async move { router.run(Health::default(), cancel).await }
+        async move { Box::pin(router.run(Health::default(), cancel)).await }
     });
     let relay = RelayLoop::start(&db.store, &broker.tasks);
     insert_due(&db, 1).await;
@@ -299,7 +299,7 @@ async fn a_task_without_a_queue_waits_in_the_ledger_until_there_is_one() {
     routing.await.unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_broker_tasks_stay_and_the_relay_can_be_stopped() {
     let (db, broker) = (Database::create().await, Broker::create().await);
     insert_due(&db, 50).await;
