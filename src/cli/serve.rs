@@ -219,12 +219,8 @@ fn start(role: Role, config: &Config, shared: &Shared, roles: &mut JoinSet<()>) 
             let settings = RelaySettings {
                 batch: config.relay.batch,
                 safety_scan: config.scheduler.scan_interval,
-<<<<<<< HEAD
                 // Rows stay locked that long, so not as long as a caller at a terminal would wait.
                 confirm_limit: config.amqp.confirm_timeout.min(defaults.confirm_limit),
-=======
-                confirm_limit: config.amqp.confirm_timeout,
->>>>>>> ledger
             };
             roles.spawn(async move {
                 let run = || {
