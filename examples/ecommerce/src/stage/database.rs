@@ -37,7 +37,8 @@ impl Database {
         // The name is of our own making: letters, digits, underscores.
         self.maintain(format!("CREATE DATABASE {}", self.name)).await?;
         let options = PgPoolOptions::new()
-            .min_connections(4).max_connections(10)
+            .min_connections(4)
+            .max_connections(10)
             .acquire_timeout(Duration::from_secs(10));
         Ok(options.connect(&self.url).await?)
     }
