@@ -21,14 +21,20 @@ impl Router {
     pub(super) async fn ingress(&self, mut incoming: Incoming) {
         let envelope = match read(&incoming, None, &self.limits) {
             Reading::Valid(envelope) => envelope,
-            Reading::Invalid { known, outcome, failure } => {
+            Reading::Invalid {
+                known,
+                outcome,
+                failure,
+            } => {
                 let reason = match outcome {
                     tidegate_core::dispose::Outcome::TooLarge => DeadReason::TooLarge,
                     _ => DeadReason::InvalidEnvelope,
                 };
                 let disposition = Disposition::Dead { reason };
                 let queue = incoming.queue.clone();
-                self.settler.settle(incoming, &known, &queue, 1, disposition, &failure).await;
+                self.settler
+                    .settle(incoming, &known, &queue, 1, disposition, &failure)
+                    .await;
                 return;
             }
         };
@@ -39,13 +45,22 @@ impl Router {
         known.queue = None;
         match delay(&incoming, &envelope) {
             Ok(delay) => {
-                self.settler.forward(incoming, &known, envelope.priority, delay).await;
+                self.settler
+                    .forward(incoming, &known, envelope.priority, delay)
+                    .await;
             }
             Err(message) => {
-                let failure = Failure { kind: "bad_delay".to_owned(), message };
-                let disposition = Disposition::Dead { reason: DeadReason::InvalidEnvelope };
+                let failure = Failure {
+                    kind: "bad_delay".to_owned(),
+                    message,
+                };
+                let disposition = Disposition::Dead {
+                    reason: DeadReason::InvalidEnvelope,
+                };
                 let queue = incoming.queue.clone();
-                self.settler.settle(incoming, &known, &queue, 1, disposition, &failure).await;
+                self.settler
+                    .settle(incoming, &known, &queue, 1, disposition, &failure)
+                    .await;
             }
         }
     }
@@ -57,6 +72,8 @@ fn delay(incoming: &Incoming, envelope: &Envelope) -> Result<Duration, String> {
         Some(text) => ladder::parse_delay_ms(&text).map_err(|error| error.to_string())?,
         None => Duration::ZERO,
     };
-    let by_time = envelope.schedule_time.map(|at| (at.to_utc() - Utc::now()).to_std().unwrap_or_default());
+    let by_time = envelope
+        .schedule_time
+        .map(|at| (at.to_utc() - Utc::now()).to_std().unwrap_or_default());
     Ok(by_header.max(by_time.unwrap_or_default()))
 }

@@ -5,6 +5,7 @@ mod outcomes;
 mod platform;
 mod poison;
 mod recovery;
+mod raw_amqp;
 mod router;
 mod samples;
 mod shutdown;

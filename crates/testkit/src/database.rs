@@ -20,10 +20,21 @@ impl Database {
         let admin = services().database;
         let name = format!("t_{}", Uuid::now_v7().simple());
         execute(&admin, format!("CREATE DATABASE {name}")).await;
-        let (server, options) = admin.split_once('?').map_or((admin.as_str(), ""), |(s, o)| (s, o));
+        let (server, options) = admin
+            .split_once('?')
+            .map_or((admin.as_str(), ""), |(s, o)| (s, o));
         let (authority, _) = server.rsplit_once('/').expect("DATABASE_URL names a database");
-        let url = if options.is_empty() { format!("{authority}/{name}") } else { format!("{authority}/{name}?{options}") };
-        Self { name, url, admin, open: true }
+        let url = if options.is_empty() {
+            format!("{authority}/{name}")
+        } else {
+            format!("{authority}/{name}?{options}")
+        };
+        Self {
+            name,
+            url,
+            admin,
+            open: true,
+        }
     }
 
     /// Its URL with credentials.
@@ -53,7 +64,10 @@ async fn drop_database(admin: &str, name: &str) {
 
 async fn execute(url: &str, statement: String) {
     let mut connection = PgConnection::connect(url).await.expect("DATABASE_URL answers");
-    connection.execute(sqlx::AssertSqlSafe(statement)).await.expect("the role may create and drop databases");
+    connection
+        .execute(sqlx::AssertSqlSafe(statement))
+        .await
+        .expect("the role may create and drop databases");
     let _ = connection.close().await;
 }
 

@@ -26,7 +26,12 @@ impl Vhost {
         });
         management.create_vhost(user).await;
         let amqp_url = format!("{scheme}://{authority}/{name}");
-        Self { name, amqp_url, management, open: true }
+        Self {
+            name,
+            amqp_url,
+            management,
+            open: true,
+        }
     }
 
     /// Its name.
