@@ -218,7 +218,7 @@ fn start(role: Role, config: &Config, shared: &Shared, roles: &mut JoinSet<()>) 
             let settings = RelaySettings {
                 batch: config.relay.batch,
                 safety_scan: config.scheduler.scan_interval,
-                confirm_timeout: config.amqp.confirm_timeout,
+                confirm_limit: config.amqp.confirm_timeout,
             };
             roles.spawn(async move {
                 let run = || {
