@@ -34,7 +34,10 @@ use crate::{
     stage::Stage,
 };
 
-/// Longest run of the scenario, start-up and waiting for Ctrl-C aside.
+/// Longest start-up.
+const START_UP: Duration = Duration::from_secs(180);
+
+/// Longest run of the scenario.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// Runs the e-commerce scenario on RabbitMQ and Postgres and checks every task.
@@ -56,7 +59,7 @@ async fn main() -> ExitCode {
         Err(problem) => return failed(&problem),
     };
     let ended = {
-        let show = AssertUnwindSafe(show(&mut stage, narrator, arguments.keep)).catch_unwind();
+        let show = AssertUnwindSafe(show(&mut stage, narrator)).catch_unwind();
         tokio::select! {
             ended = show => ended.unwrap_or_else(|_| Err(Problem::Child("the example panicked".to_owned()))),
             () = stopped() => Err(Problem::Interrupted),
@@ -68,6 +71,10 @@ async fn main() -> ExitCode {
     ) {
         narrator.print(stage.logs());
     }
+    if arguments.keep && ended.is_ok() {
+        invite(&stage, &narrator);
+        stopped().await;
+    }
     stage.strike().await;
     match ended {
         Ok(true) => ExitCode::SUCCESS,
@@ -78,22 +85,21 @@ async fn main() -> ExitCode {
 }
 
 /// From the empty stage to the verdict; `false` if something differs.
-async fn show(stage: &mut Stage, narrator: Narrator, keep: bool) -> Result<bool, Problem> {
+async fn show(stage: &mut Stage, narrator: Narrator) -> Result<bool, Problem> {
     // What the worker logs goes to a file that is shown only if something goes wrong.
     let log = tracing_subscriber::fmt()
         .with_ansi(false)
         .with_max_level(tracing::Level::INFO);
     log.with_writer(stage.log("worker.log")?).init();
 
-    stage.set().await?;
+    narrator.print("A shop on Tidegate: ten things that happen in it, each with an expected end.\n");
     let topology = Arc::new(Topology::load(&Stage::topology_dir())?);
-    let shop = Shop {
-        pool: stage.pool()?,
-        journal: Journal::default(),
-        narrator,
+    let Ok(set) = timeout(START_UP, set(stage, &topology, narrator)).await else {
+        return Err(Problem::Child(format!(
+            "not everything was up within {START_UP:?}"
+        )));
     };
-    shop.open().await?;
-    stage.cast(&shop, topology.clone()).await?;
+    let shop = set?;
 
     let scenario = async {
         let watching = watch::dead_letters(stage.amqp_url(), &shop).await?;
@@ -101,20 +107,29 @@ async fn show(stage: &mut Stage, narrator: Narrator, keep: bool) -> Result<bool,
         let sent = play::play(&shop, &producer).await?;
         let rows = watch::ends(&shop, &sent).await?;
         let checks = watch::facts(&shop).await?;
-        watching.close(200, "done".into()).await?;
-        Ok::<_, Problem>(report::print(&narrator, &rows, &checks))
+        // Its dead letters go back to the queue. If the connection is gone, they are there already.
+        let _ = watching.close(200, "done".into()).await;
+        Ok(report::print(&narrator, &rows, &checks))
     };
-    let Ok(as_expected) = timeout(LONGEST, scenario).await else {
-        return Err(Problem::Child(format!(
+    match timeout(LONGEST, scenario).await {
+        Ok(ended) => ended,
+        Err(_) => Err(Problem::Child(format!(
             "the scenario did not end within {LONGEST:?}"
-        )));
-    };
-    let as_expected = as_expected?;
-    if keep {
-        invite(stage, &narrator);
-        stopped().await;
+        ))),
     }
-    Ok(as_expected)
+}
+
+/// Server, tables, workers, in this order.
+async fn set(stage: &mut Stage, topology: &Arc<Topology>, narrator: Narrator) -> Result<Shop, Problem> {
+    stage.set().await?;
+    let shop = Shop {
+        pool: stage.pool()?,
+        journal: Journal::default(),
+        narrator,
+    };
+    shop.open().await?;
+    stage.cast(&shop, topology.clone()).await?;
+    Ok(shop)
 }
 
 /// What to look at and try while everything runs.
@@ -122,24 +137,26 @@ fn invite(stage: &Stage, narrator: &Narrator) {
     let (pages, user) = stage.management();
     let name = stage.name();
     narrator.print(format_args!(
-        "
+        r#"
 Everything still runs, until Ctrl-C.
 
-  queues      {pages}
-              user {user}; the password is in MANAGEMENT_URL (.dev/env after ./dev up)
-  dead        task.dead.queue there: \"Get messages\" shows bodies, reasons and errors
-  metrics     {metrics}/metrics
-  health      {health}/readyz
-  vhost and database are both named {name}
+  queues       {pages}
+               user {user}; the password is in MANAGEMENT_URL (in .dev/env, if ./dev started the broker)
+  dead         task.dead.queue there: "Get messages" shows bodies, reasons and errors
+  metrics      {metrics}/metrics
+  health       {health}/readyz
+  names        vhost and database are both called {name}
 
-Try:
-  publish to task.exchange from the management pages, routing key order.close.timeout, payload
-      {{\"taskId\": \"mine-1\", \"taskType\": \"order.close.timeout\", \"payload\": {{\"orderId\": \"1001\"}}}}
-  or the same to task.ingress with the header x-delay=5000
-  or psql into {name}:
-      INSERT INTO tidegate.cron_tasks (name, task_type, cron_expression, payload)
-      VALUES ('mine', 'marketing.recall.push', '*/5 * * * * *', '{{\"silentDays\": 1}}');
-",
+Try, in another terminal, after:  set -a; . .dev/env; set +a
+  a task from Rust, Python or Go, one now and one in 5 s; this one line, then a line below it
+               export AMQP_URL="${{AMQP_URL%/*}}/{name}"
+               cargo run --example first_task
+               python3 examples/producers/python/first_task.py
+               (cd examples/producers/go && go run .)
+  a cron row, by any SQL client
+               psql "${{DATABASE_URL%/*}}/{name}" -c "INSERT INTO tidegate.cron_tasks
+               (name, task_type, cron_expression) VALUES ('mine', 'notify.push.send', '*/5 * * * * *')"
+"#,
         metrics = stage.metrics_url,
         health = stage.health_url,
     ));

@@ -2,6 +2,8 @@
 //!
 //! `AMQP_URL=… cargo run --example first_task`
 
+#![allow(clippy::print_stdout, reason = "an example talks to whoever runs it")]
+
 use std::{error::Error, sync::Arc, time::Duration};
 
 use tidegate::{
@@ -22,8 +24,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let publisher = TaskPublisher::new(Publisher::start(&BrokerSettings::new(url.into()))?, topology);
 
     // `Ok` means: on a durable queue. The routing key is the task type.
-    publisher.send(task("now")?, Duration::ZERO).await?;
-    publisher.send(task("later")?, Duration::from_secs(5)).await?;
+    for (name, delay) in [("now", Duration::ZERO), ("later", Duration::from_secs(5))] {
+        let task = task(name)?;
+        let id = task.task_id.clone();
+        publisher.send(task, delay).await?;
+        println!("{id} is safe, to run in {delay:?}");
+    }
     Ok(())
 }
 
