@@ -4,3 +4,4 @@
 #![allow(clippy::expect_used)]
 
 mod declare;
+mod publisher;
