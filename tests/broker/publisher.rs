@@ -1,16 +1,25 @@
 //! Every publish ends in exactly one outcome, and in its own.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use chrono::Utc;
 use lapin::{
     BasicProperties, Channel, Connection, ConnectionProperties, ExchangeKind,
     options::{ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions},
     types::{AMQPValue, FieldTable},
 };
-use tidegate::broker::{
-    BrokerSettings,
-    publisher::{Outgoing, PublishOutcome, Publisher},
+use tidegate::{
+    broker::{
+        BrokerSettings,
+        publisher::{Outgoing, PublishOutcome, Publisher},
+    },
+    core::{
+        envelope::{Envelope, Limits},
+        headers::Origin,
+    },
+    publish::{SendError, Task, TaskPublisher},
+    topology::Topology,
 };
 use tidegate_testkit::{Vhost, eventually};
 use tokio::{task::JoinSet, time::Instant};
@@ -302,4 +311,22 @@ async fn without_a_broker_a_publish_returns_in_time() {
     };
     assert!(!why.contains("secret"), "{why}");
     assert!(started.elapsed() < Duration::from_secs(5));
+}
+
+/// B08: a task for a platform that nobody has applied is refused, delayed or not, and says what to do.
+#[tokio::test(flavor = "multi_thread")]
+async fn on_an_empty_vhost_a_task_is_refused_with_advice() {
+    let bench = Bench::new(&[], |_| {}).await;
+    let queue = "[[queue]]\nname = \"a.b.queue\"\nbind = [\"a.b.#\"]\nowner = \"t\"\n";
+    let topology = Arc::new(Topology::parse(&[("t.toml", queue)]).unwrap());
+    let tasks = TaskPublisher::new(bench.publisher.clone(), topology);
+    let body = r#"{"taskId":"t","taskType":"a.b","payload":{}}"#;
+    let envelope = Envelope::parse(body.as_bytes(), &Limits::standard(), Utc::now()).unwrap();
+    for delay in [0, 5] {
+        let task = Task::new(body, &envelope, Origin::Amqp);
+        let error = tasks.send(task, Duration::from_secs(delay)).await.unwrap_err();
+        assert!(matches!(error, SendError::NoExchange(_)), "{error:?}");
+        assert!(error.to_string().contains("tidegate topology apply"), "{error}");
+    }
+    bench.close().await;
 }
