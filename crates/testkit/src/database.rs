@@ -3,7 +3,7 @@
 use sqlx::{Connection, Executor, PgConnection};
 use uuid::Uuid;
 
-use crate::services;
+use crate::{Services, services, sweep};
 
 /// A database that is dropped by [`close`](Self::close), or when dropped by a failing test.
 #[derive(Debug)]
@@ -17,13 +17,31 @@ pub struct Database {
 impl Database {
     /// Creates an empty database with a random name.
     pub async fn create() -> Self {
-        let admin = services().database;
+        let services = services();
+        sweep::databases(&services).await;
+        Self::create_on(&services).await
+    }
+
+    /// Does the same on other services than those of the test run, such as [`PrivateServices`](crate::PrivateServices).
+    pub async fn create_on(services: &Services) -> Self {
+        let admin = services.database.clone();
         let name = format!("t_{}", Uuid::now_v7().simple());
         execute(&admin, format!("CREATE DATABASE {name}")).await;
-        let (server, options) = admin.split_once('?').map_or((admin.as_str(), ""), |(s, o)| (s, o));
+        let (server, options) = admin
+            .split_once('?')
+            .map_or((admin.as_str(), ""), |(s, o)| (s, o));
         let (authority, _) = server.rsplit_once('/').expect("DATABASE_URL names a database");
-        let url = if options.is_empty() { format!("{authority}/{name}") } else { format!("{authority}/{name}?{options}") };
-        Self { name, url, admin, open: true }
+        let url = if options.is_empty() {
+            format!("{authority}/{name}")
+        } else {
+            format!("{authority}/{name}?{options}")
+        };
+        Self {
+            name,
+            url,
+            admin,
+            open: true,
+        }
     }
 
     /// Its URL with credentials.
@@ -47,13 +65,16 @@ impl Drop for Database {
     }
 }
 
-async fn drop_database(admin: &str, name: &str) {
+pub(crate) async fn drop_database(admin: &str, name: &str) {
     execute(admin, format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await;
 }
 
 async fn execute(url: &str, statement: String) {
     let mut connection = PgConnection::connect(url).await.expect("DATABASE_URL answers");
-    connection.execute(sqlx::AssertSqlSafe(statement)).await.expect("the role may create and drop databases");
+    connection
+        .execute(sqlx::AssertSqlSafe(statement))
+        .await
+        .expect("the role may create and drop databases");
     let _ = connection.close().await;
 }
 

@@ -30,14 +30,21 @@ impl<T> Poll for Option<T> {
 ///
 /// # Panics
 /// If it does not answer in time, naming `what` was waited for.
-pub async fn eventually<P: Poll>(patience: Duration, what: &str, mut poll: impl AsyncFnMut() -> P) -> P::Value {
+pub async fn eventually<P: Poll>(
+    patience: Duration,
+    what: &str,
+    mut poll: impl AsyncFnMut() -> P,
+) -> P::Value {
     let deadline = Instant::now() + patience;
     let mut pause = Duration::from_millis(5);
     loop {
         if let Some(value) = poll().await.value() {
             return value;
         }
-        assert!(Instant::now() < deadline, "waited {patience:?} in vain for {what}");
+        assert!(
+            Instant::now() < deadline,
+            "waited {patience:?} in vain for {what}"
+        );
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(Duration::from_millis(200));
     }

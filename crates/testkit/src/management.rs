@@ -1,5 +1,6 @@
 //! The parts of RabbitMQ's management API that tests use.
 
+use base64::{Engine, prelude::BASE64_STANDARD as BASE64};
 use reqwest::{Client, Method, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
 
@@ -29,9 +30,32 @@ pub struct Queue {
     pub arguments: Value,
 }
 
+/// A message as a plain client of the management API sees it.
+#[derive(Clone, Debug)]
+pub struct Message {
+    /// Exchange it was published to or dead-lettered through.
+    pub exchange: String,
+    /// Routing key.
+    pub routing_key: String,
+    /// Body.
+    pub body: Vec<u8>,
+    /// Properties by name; `headers` is one of them.
+    pub properties: Value,
+}
+
 impl Management {
     pub(crate) fn new(base: &str, vhost: &str) -> Self {
-        Self { client: Client::new(), base: base.to_owned(), vhost: vhost.to_owned() }
+        Self {
+            client: client(),
+            base: base.to_owned(),
+            vhost: vhost.to_owned(),
+        }
+    }
+
+    /// The same with connections of its own: those of a clone are driven by the runtime that opened them, which may be
+    /// blocked by the very drop that has to be done.
+    pub(crate) fn afresh(&self) -> Self {
+        Self::new(&self.base, &self.vhost)
     }
 
     /// The vhost it speaks of.
@@ -47,15 +71,27 @@ impl Management {
 
     /// All queues of the vhost, counted now and not by the statistics of some seconds ago.
     pub async fn queues(&self) -> Vec<Queue> {
-        let path = format!("/api/queues/{}?disable_stats=true&enable_queue_totals=true", self.vhost);
-        self.get(&path).await.and_then(|queues| serde_json::from_value(queues).ok()).unwrap_or_default()
+        let path = format!(
+            "/api/queues/{}?disable_stats=true&enable_queue_totals=true",
+            self.vhost
+        );
+        self.get(&path)
+            .await
+            .and_then(|queues| serde_json::from_value(queues).ok())
+            .unwrap_or_default()
     }
 
     /// Names of the vhost's connections; one appears some seconds after it was opened.
     pub async fn connection_names(&self) -> Vec<String> {
         let connections = self.get(&format!("/api/vhosts/{}/connections", self.vhost)).await;
-        let connections = connections.and_then(|c| c.as_array().cloned()).unwrap_or_default();
-        connections.iter().filter_map(|c| c["name"].as_str()).map(ToOwned::to_owned).collect()
+        let connections = connections
+            .and_then(|c| c.as_array().cloned())
+            .unwrap_or_default();
+        connections
+            .iter()
+            .filter_map(|c| c["name"].as_str())
+            .map(ToOwned::to_owned)
+            .collect()
     }
 
     /// Closes all of the vhost's connections that are listed.
@@ -68,17 +104,31 @@ impl Management {
 
     /// Removes every binding between an exchange and a queue.
     pub async fn unbind(&self, exchange: &str, queue: &str) {
-        let path = format!("/api/bindings/{}/e/{}/q/{}", self.vhost, encode(exchange), encode(queue));
-        let bindings = self.get(&path).await.and_then(|b| b.as_array().cloned()).unwrap_or_default();
+        let path = format!(
+            "/api/bindings/{}/e/{}/q/{}",
+            self.vhost,
+            encode(exchange),
+            encode(queue)
+        );
+        let bindings = self
+            .get(&path)
+            .await
+            .and_then(|b| b.as_array().cloned())
+            .unwrap_or_default();
         for key in bindings.iter().filter_map(|b| b["properties_key"].as_str()) {
-            self.send(self.request(Method::DELETE, &format!("{path}/{}", encode(key)))).await;
+            self.send(self.request(Method::DELETE, &format!("{path}/{}", encode(key))))
+                .await;
         }
     }
 
     /// Adds a user with a password and the given permissions on the vhost: `(configure, write, read)` patterns.
     pub async fn add_user(&self, name: &str, password: &str, permissions: (&str, &str, &str)) {
         let user = json!({"password": password, "tags": ""});
-        self.send(self.request(Method::PUT, &format!("/api/users/{name}")).json(&user)).await;
+        self.send(
+            self.request(Method::PUT, &format!("/api/users/{name}"))
+                .json(&user),
+        )
+        .await;
         let (configure, write, read) = permissions;
         let granted = json!({"configure": configure, "write": write, "read": read});
         let path = format!("/api/permissions/{}/{name}", self.vhost);
@@ -87,23 +137,86 @@ impl Management {
 
     /// Removes a user.
     pub async fn remove_user(&self, name: &str) {
-        self.send(self.request(Method::DELETE, &format!("/api/users/{name}"))).await;
+        self.send(self.request(Method::DELETE, &format!("/api/users/{name}")))
+            .await;
+    }
+
+    /// Publishes `body` with properties such as `{"headers": {..}, "delivery_mode": 2}`; says whether it was routed to a queue.
+    pub async fn publish(&self, exchange: &str, routing_key: &str, body: &[u8], properties: Value) -> bool {
+        let exchange = if exchange.is_empty() {
+            "amq.default"
+        } else {
+            exchange
+        };
+        let path = format!("/api/exchanges/{}/{}/publish", self.vhost, encode(exchange));
+        let message = json!({
+            "routing_key": routing_key,
+            "payload": BASE64.encode(body),
+            "payload_encoding": "base64",
+            "properties": properties,
+        });
+        let answer = self.post(&path, &message).await;
+        answer["routed"]
+            .as_bool()
+            .expect("the management API says whether it routed")
+    }
+
+    /// Takes up to `count` messages from `queue`: they are gone from it.
+    pub async fn take(&self, queue: &str, count: usize) -> Vec<Message> {
+        let path = format!("/api/queues/{}/{}/get", self.vhost, encode(queue));
+        let order = json!({"count": count, "ackmode": "ack_requeue_false", "encoding": "base64"});
+        let messages = self.post(&path, &order).await;
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let messages = messages.as_array().expect("the management API answers a list");
+        messages
+            .iter()
+            .map(|message| Message {
+                exchange: text(&message["exchange"]),
+                routing_key: text(&message["routing_key"]),
+                body: BASE64
+                    .decode(text(&message["payload"]))
+                    .expect("the payload is base64, as asked for"),
+                properties: message["properties"].clone(),
+            })
+            .collect()
+    }
+
+    async fn post(&self, path: &str, body: &Value) -> Value {
+        let response = self.request(Method::POST, path).json(body).send().await;
+        let response = response.expect("the management API answers");
+        let status = response.status();
+        let answer = response.text().await.unwrap_or_default();
+        assert!(status.is_success(), "management API: {status} {answer}");
+        serde_json::from_str(&answer).expect("the management API answers JSON")
     }
 
     pub(crate) async fn create_vhost(&self, user: &str) {
         let body = json!({"description": "a test of Tidegate"});
-        self.send(self.request(Method::PUT, &format!("/api/vhosts/{}", self.vhost)).json(&body)).await;
+        self.send(
+            self.request(Method::PUT, &format!("/api/vhosts/{}", self.vhost))
+                .json(&body),
+        )
+        .await;
         let all = json!({"configure": ".*", "write": ".*", "read": ".*"});
-        self.send(self.request(Method::PUT, &format!("/api/permissions/{}/{user}", self.vhost)).json(&all)).await;
+        self.send(
+            self.request(Method::PUT, &format!("/api/permissions/{}/{user}", self.vhost))
+                .json(&all),
+        )
+        .await;
     }
 
     pub(crate) async fn delete_vhost(&self) {
-        self.send(self.request(Method::DELETE, &format!("/api/vhosts/{}", self.vhost))).await;
+        self.send(self.request(Method::DELETE, &format!("/api/vhosts/{}", self.vhost)))
+            .await;
     }
 
     /// Any GET, as JSON; `None` where there is no such thing.
     pub async fn get(&self, path: &str) -> Option<Value> {
-        let response = self.request(Method::GET, path).send().await.expect("the management API answers");
+        let response = self
+            .request(Method::GET, path)
+            .send()
+            .await
+            .expect("the management API answers");
         (response.status() == StatusCode::OK).then_some(())?;
         response.json().await.ok()
     }
@@ -117,12 +230,32 @@ impl Management {
         let status = response.status();
         // Gone already is as good as removed.
         let fine = status.is_success() || status == StatusCode::NOT_FOUND;
-        assert!(fine, "management API: {status} {}", response.text().await.unwrap_or_default());
+        assert!(
+            fine,
+            "management API: {status} {}",
+            response.text().await.unwrap_or_default()
+        );
     }
+}
+
+fn client() -> Client {
+    let patience = std::time::Duration::from_secs(60);
+    Client::builder()
+        .timeout(patience)
+        .build()
+        .expect("a client without TLS can be built")
 }
 
 /// Percent-encodes a name for a path.
 fn encode(name: &str) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.~".contains(&b);
-    name.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
+    name.bytes()
+        .map(|b| {
+            if plain(b) {
+                char::from(b).to_string()
+            } else {
+                format!("%{b:02X}")
+            }
+        })
+        .collect()
 }
