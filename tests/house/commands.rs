@@ -57,7 +57,10 @@ fn calls(line: &str) -> Vec<Vec<String>> {
             let words = words(part);
             let start = words.iter().position(|word| !word.contains('='))?;
             let (first, rest) = words[start..].split_first()?;
-            let rest = rest.iter().take_while(|word| !word.starts_with(['<', '>', '#', '&'])).cloned();
+            let rest = rest
+                .iter()
+                .take_while(|word| !word.starts_with(['<', '>', '#', '&']))
+                .cloned();
             (first == "tidegate").then(|| rest.collect())
         })
         .collect()
@@ -81,7 +84,11 @@ fn calls_of_the_binary_in_documents_parse() {
     assert!(seen.len() >= 5, "only {} calls found", seen.len());
     let complaints: Vec<String> = seen
         .iter()
-        .filter_map(|(call, path)| parses(call).err().map(|why| format!("{path}: tidegate {call:?}: {why}")))
+        .filter_map(|(call, path)| {
+            parses(call)
+                .err()
+                .map(|why| format!("{path}: tidegate {call:?}: {why}"))
+        })
         .collect();
     assert_none("every call of `tidegate` in a document parses", &complaints);
 }
@@ -108,6 +115,13 @@ fn every_command_of_the_readme_is_run_somewhere() {
             }
         }
     }
-    complaints.extend(unused.iter().map(|command| format!("{command} is listed and not in the README")));
-    assert_none("a command of the README is listed in tests/house/commands.rs with what runs it", &complaints);
+    complaints.extend(
+        unused
+            .iter()
+            .map(|command| format!("{command} is listed and not in the README")),
+    );
+    assert_none(
+        "a command of the README is listed in tests/house/commands.rs with what runs it",
+        &complaints,
+    );
 }

@@ -85,7 +85,9 @@ fn relative_links_lead_to_files_and_headings() {
             };
             if !target.exists() {
                 complaints.push(format!("{}: {link} leads nowhere", document.path));
-            } else if !anchor.is_empty() && !anchors(&std::fs::read_to_string(&target).unwrap()).contains(anchor) {
+            } else if !anchor.is_empty()
+                && !anchors(&std::fs::read_to_string(&target).unwrap()).contains(anchor)
+            {
                 complaints.push(format!("{}: {link} has no such heading", document.path));
             }
         }
@@ -99,9 +101,11 @@ fn has_test(source: &str, name: &str) -> bool {
     for line in source.lines().map(str::trim) {
         if line.starts_with("#[test]") || line.starts_with("#[tokio::test") {
             is_test = true;
-        } else if is_test && line.split_once("fn ").is_some_and(|(_, rest)| {
-            rest.strip_prefix(name).is_some_and(|rest| rest.starts_with('('))
-        }) {
+        } else if is_test
+            && line
+                .split_once("fn ")
+                .is_some_and(|(_, rest)| rest.strip_prefix(name).is_some_and(|rest| rest.starts_with('(')))
+        {
             return true;
         } else if line.contains("fn ") {
             is_test = false;
@@ -117,7 +121,9 @@ fn every_test_that_is_named_exists() {
     for document in documents() {
         let (_, prose) = blocks(&document.text);
         for span in spans(&prose) {
-            let Some((file, name)) = span.split_once(".rs::") else { continue };
+            let Some((file, name)) = span.split_once(".rs::") else {
+                continue;
+            };
             let file = format!("{file}.rs");
             in_guarantees += usize::from(document.path == "docs/guarantees.md");
             if !root().join(&file).is_file() {
@@ -128,7 +134,10 @@ fn every_test_that_is_named_exists() {
         }
     }
     assert_none("a guarantee names a test that exists", &complaints);
-    assert!(in_guarantees >= 20, "docs/guarantees.md names {in_guarantees} tests only");
+    assert!(
+        in_guarantees >= 20,
+        "docs/guarantees.md names {in_guarantees} tests only"
+    );
 }
 
 /// Every row of the table of guarantees names a test, or says that the guarantee is not offered.
@@ -141,7 +150,10 @@ fn every_guarantee_has_its_test() {
         .collect();
     assert_eq!(rows.len(), 12, "one row for each of the twelve");
     for row in rows {
-        assert!(row.contains(".rs::") || row.contains("**not offered yet**"), "{row}");
+        assert!(
+            row.contains(".rs::") || row.contains("**not offered yet**"),
+            "{row}"
+        );
     }
 }
 
@@ -152,7 +164,11 @@ fn the_map_has_every_module() {
     let (_, prose) = blocks(&map);
     let known: HashSet<&str> = spans(&prose).into_iter().collect();
     let mut complaints = Vec::new();
-    for path in paths("src").into_iter().chain(paths("crates/core/src")).chain(paths("crates/testkit/src")) {
+    for path in paths("src")
+        .into_iter()
+        .chain(paths("crates/core/src"))
+        .chain(paths("crates/testkit/src"))
+    {
         let is_test = path.ends_with("/tests.rs") || path.contains("/tests/");
         if !path.ends_with(".rs") || is_test {
             continue;
@@ -161,7 +177,10 @@ fn the_map_has_every_module() {
             complaints.push(format!("{path} is not on the map"));
         }
     }
-    for span in known.iter().filter(|span| span.ends_with(".rs") && span.contains('/')) {
+    for span in known
+        .iter()
+        .filter(|span| span.ends_with(".rs") && span.contains('/'))
+    {
         if !root().join(span).is_file() {
             complaints.push(format!("{span} is on the map and does not exist"));
         }

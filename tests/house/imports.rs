@@ -16,20 +16,30 @@ const MODULES: &[(&str, &[&str])] = &[
     ("lib", EVERYTHING),
     ("main", EVERYTHING),
     ("publish", &["broker", "telemetry", "topology"]),
-    ("router", &["broker", "publish", "telemetry", "topology", "worker"]),
+    (
+        "router",
+        &["broker", "publish", "telemetry", "topology", "worker"],
+    ),
     ("scheduler", &["publish", "store", "telemetry"]),
     ("store", &[]),
     ("supervisor", &["telemetry"]),
     ("telemetry", &[]),
     ("topology", &[]),
-    ("worker", &["broker", "publish", "supervisor", "telemetry", "topology"]),
+    (
+        "worker",
+        &["broker", "publish", "supervisor", "telemetry", "topology"],
+    ),
 ];
 
 /// Files that may do less than their module.
 const FILES: &[(&str, &str, &str)] = &[
     ("src/scheduler/claim.rs", "publish", "the claim never publishes"),
     ("src/scheduler/claim.rs", "broker", "the claim never publishes"),
-    ("src/scheduler/occurrence.rs", "publish", "the claim never publishes"),
+    (
+        "src/scheduler/occurrence.rs",
+        "publish",
+        "the claim never publishes",
+    ),
 ];
 
 /// Library → modules that may use it.
@@ -98,7 +108,10 @@ fn modules_import_only_what_they_may() {
             }
         }
     }
-    assert_none("modules import what the table in tests/house/imports.rs allows", &complaints);
+    assert_none(
+        "modules import what the table in tests/house/imports.rs allows",
+        &complaints,
+    );
 }
 
 #[test]
@@ -117,7 +130,10 @@ fn libraries_are_used_only_where_they_may() {
             }
         }
     }
-    assert_none("a library that belongs to one module is used nowhere else", &complaints);
+    assert_none(
+        "a library that belongs to one module is used nowhere else",
+        &complaints,
+    );
 }
 
 /// The relay reads tasks, not cron rows: the two halves of the scheduler meet in the table of tasks only.
@@ -125,7 +141,10 @@ fn libraries_are_used_only_where_they_may() {
 fn the_relay_reads_no_cron_row() {
     let relay = files("src/scheduler", &["relay.rs"]);
     let code = code(&relay[0].text);
-    assert!(!without_tests(&code).contains("cron_tasks"), "src/scheduler/relay.rs reads cron rows");
+    assert!(
+        !without_tests(&code).contains("cron_tasks"),
+        "src/scheduler/relay.rs reads cron rows"
+    );
 }
 
 #[test]
@@ -142,13 +161,18 @@ fn only_the_edges_read_the_environment() {
                 .collect::<Vec<_>>()
         })
         .collect();
-    assert_none("only `cli` reads the environment; everything else gets its settings handed in", &complaints);
+    assert_none(
+        "only `cli` reads the environment; everything else gets its settings handed in",
+        &complaints,
+    );
 }
 
 #[test]
 fn no_sql_and_no_amqp_text_outside_its_adapter() {
     let is_sql = |line: &str| {
-        ["INSERT INTO ", "DELETE FROM ", "TRUNCATE "].iter().any(|word| line.contains(word))
+        ["INSERT INTO ", "DELETE FROM ", "TRUNCATE "]
+            .iter()
+            .any(|word| line.contains(word))
             || line.contains("SELECT ") && (line.contains(" FROM ") || line.contains("count("))
             || line.contains("UPDATE ") && line.contains(" SET ")
     };
@@ -165,10 +189,16 @@ fn no_sql_and_no_amqp_text_outside_its_adapter() {
         }
     }
     for file in files("src", &[".rs"]) {
-        let has_sql = file.text.lines().position(|line| is_sql(line.split("//").next().unwrap()));
+        let has_sql = file
+            .text
+            .lines()
+            .position(|line| is_sql(line.split("//").next().unwrap()));
         if let (Some(at), false) = (has_sql, file.path.starts_with("src/store/")) {
             complaints.push(format!("{}:{}: SQL outside src/store", file.path, at + 1));
         }
     }
-    assert_none("SQL lives in src/store, AMQP arguments and headers below src/cli and src/api", &complaints);
+    assert_none(
+        "SQL lives in src/store, AMQP arguments and headers below src/cli and src/api",
+        &complaints,
+    );
 }

@@ -9,8 +9,16 @@ const MOST: usize = 800;
 
 /// Long files: how long each may become, and why it is one file.
 const LONG: &[(&str, usize, &str)] = &[
-    ("dev", 1000, "one plain script that needs nothing beside it, so that a bare machine can run it"),
-    ("tests/broker/declare.rs", 600, "one behaviour, declaring, with each of its refusals"),
+    (
+        "dev",
+        1000,
+        "one plain script that needs nothing beside it, so that a bare machine can run it",
+    ),
+    (
+        "tests/broker/declare.rs",
+        600,
+        "one behaviour, declaring, with each of its refusals",
+    ),
 ];
 
 const NO_NAMES: &[&str] = &["utils", "util", "common", "helpers", "helper", "misc"];
@@ -37,7 +45,10 @@ fn a_file_holds_one_idea() {
             None => {}
         }
     }
-    for (path, ..) in LONG.iter().filter(|(path, ..)| !seen.iter().any(|seen| seen == path)) {
+    for (path, ..) in LONG
+        .iter()
+        .filter(|(path, ..)| !seen.iter().any(|seen| seen == path))
+    {
         complaints.push(format!("{path}: has an entry and does not exist"));
     }
     assert_none("files are short, or say why not", &complaints);
@@ -61,8 +72,17 @@ fn every_module_says_what_it_is_for() {
     let complaints: Vec<String> = files(".", &[".rs"])
         .iter()
         .filter(|file| !file.path.ends_with("tests.rs") || file.path.contains("/tests/"))
-        .filter(|file| !file.text.lines().find(|line| !line.is_empty()).is_some_and(|line| line.starts_with("//!")))
+        .filter(|file| {
+            !file
+                .text
+                .lines()
+                .find(|line| !line.is_empty())
+                .is_some_and(|line| line.starts_with("//!"))
+        })
         .map(|file| file.path.clone())
         .collect();
-    assert_none("every module opens with `//!`: its purpose, what it may import, what if it dies in between", &complaints);
+    assert_none(
+        "every module opens with `//!`: its purpose, what it may import, what if it dies in between",
+        &complaints,
+    );
 }

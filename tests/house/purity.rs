@@ -8,7 +8,14 @@ use crate::{
 };
 
 /// All that the core may depend on.
-const CORE_DEPENDENCIES: &[&str] = &["chrono", "chrono-tz", "flate2", "serde", "serde_json", "thiserror"];
+const CORE_DEPENDENCIES: &[&str] = &[
+    "chrono",
+    "chrono-tz",
+    "flate2",
+    "serde",
+    "serde_json",
+    "thiserror",
+];
 
 /// What reaches out of a pure function.
 const IMPURE: &[&str] = &[
@@ -35,12 +42,21 @@ fn the_core_depends_on_no_input_or_output() {
         .keys()
         .map(String::as_str)
         .collect();
-    assert_eq!(dependencies, CORE_DEPENDENCIES, "a dependency of the core is a decision: say why in the commit");
+    assert_eq!(
+        dependencies, CORE_DEPENDENCIES,
+        "a dependency of the core is a decision: say why in the commit"
+    );
     // The clock is a feature of chrono; without it `Utc::now` does not even compile.
     let workspace: Table = read("Cargo.toml").parse().unwrap();
     let chrono = &workspace["workspace"]["dependencies"]["chrono"];
     assert_eq!(chrono["default-features"].as_bool(), Some(false));
-    assert!(!chrono["features"].as_array().unwrap().iter().any(|f| f.as_str() == Some("clock")));
+    assert!(
+        !chrono["features"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|f| f.as_str() == Some("clock"))
+    );
     assert!(manifest["dependencies"]["chrono"].get("features").is_none());
 }
 

@@ -28,7 +28,9 @@ fn excerpts(text: &str) -> Vec<Excerpt<'_>> {
 
 /// A line of a source file as an excerpt shows it: without what marks documentation.
 fn bare(line: &str) -> &str {
-    line.strip_prefix("//! ").or(line.strip_prefix("//!")).unwrap_or(line)
+    line.strip_prefix("//! ")
+        .or(line.strip_prefix("//!"))
+        .unwrap_or(line)
 }
 
 /// Where `piece` stands in `lines`, from `from` on, shifted by one indentation as a whole.
@@ -66,29 +68,59 @@ fn excerpts_are_what_the_files_say() {
         }
     }
     assert_none("code in the README is code of the repository", &complaints);
-    for part in ["go/main.go", "python/first_task.py", "rust/first_task.rs", "sql/first_cron_row.sql"] {
-        assert!(excerpts.iter().any(|e| e.path.ends_with(part)), "no excerpt of {part}");
+    for part in [
+        "go/main.go",
+        "python/first_task.py",
+        "rust/first_task.rs",
+        "sql/first_cron_row.sql",
+    ] {
+        assert!(
+            excerpts.iter().any(|e| e.path.ends_with(part)),
+            "no excerpt of {part}"
+        );
     }
-    assert!(excerpts.iter().any(|e| e.path == "src/worker/mod.rs"), "no worker");
-    let code = readme.matches("\n```go\n").count() + readme.matches("\n```python\n").count()
-        + readme.matches("\n```rust\n").count() + readme.matches("\n```sql\n").count();
-    assert_eq!(code, excerpts.len(), "each block of code says which file it is from");
+    assert!(
+        excerpts.iter().any(|e| e.path == "src/worker/mod.rs"),
+        "no worker"
+    );
+    let code = readme.matches("\n```go\n").count()
+        + readme.matches("\n```python\n").count()
+        + readme.matches("\n```rust\n").count()
+        + readme.matches("\n```sql\n").count();
+    assert_eq!(
+        code,
+        excerpts.len(),
+        "each block of code says which file it is from"
+    );
 }
 
 /// The example's columns exist, and its schedule is one.
 #[test]
 fn the_first_cron_row_fits_the_table() {
-    let (sql, schema) = (read("examples/producers/sql/first_cron_row.sql"), read("migrations/0001_ledger.up.sql"));
+    let (sql, schema) = (
+        read("examples/producers/sql/first_cron_row.sql"),
+        read("migrations/0001_ledger.up.sql"),
+    );
     let (_, table) = schema.split_once("CREATE TABLE tidegate.cron_tasks (").unwrap();
     let (table, _) = table.split_once("\n);").unwrap();
     let (_, rest) = sql.split_once("INSERT INTO tidegate.cron_tasks (").unwrap();
     let (columns, rest) = rest.split_once(')').unwrap();
     for column in columns.split(',').map(str::trim) {
-        assert!(table.lines().any(|line| line.trim_start().starts_with(&format!("{column} "))), "{column}");
+        assert!(
+            table
+                .lines()
+                .any(|line| line.trim_start().starts_with(&format!("{column} "))),
+            "{column}"
+        );
     }
     let values: Vec<&str> = rest.split('\'').skip(1).step_by(2).collect();
     assert_eq!(values.len(), columns.split(',').count());
-    let of = |name| values[columns.split(',').position(|column| column.trim() == name).unwrap()];
+    let of = |name| {
+        values[columns
+            .split(',')
+            .position(|column| column.trim() == name)
+            .unwrap()]
+    };
     Schedule::parse(of("cron_expression"), of("time_zone")).unwrap();
     serde_json::from_str::<serde_json::Value>(of("payload")).unwrap();
 }

@@ -25,7 +25,10 @@ pub(crate) fn code(text: &str) -> String {
             string(rest)
         } else if rest.starts_with(&['\'', '"', '\'']) || rest.starts_with(&['\'', '\\']) {
             // A character that would look like the start of a string.
-            rest.iter().skip(2).position(|c| *c == '\'').map_or(rest.len(), |i| i + 3)
+            rest.iter()
+                .skip(2)
+                .position(|c| *c == '\'')
+                .map_or(rest.len(), |i| i + 3)
         } else {
             out.push(rest[0]);
             at += 1;
@@ -60,10 +63,13 @@ fn string(rest: &[char]) -> usize {
 
 /// `code` up to its unit tests.
 pub(crate) fn without_tests(code: &str) -> &str {
-    ["\n#[cfg(test)]\nmod tests {", "\n#[cfg(test)]\npub(crate) mod tests {"]
-        .iter()
-        .find_map(|start| code.find(start))
-        .map_or(code, |end| &code[..end])
+    [
+        "\n#[cfg(test)]\nmod tests {",
+        "\n#[cfg(test)]\npub(crate) mod tests {",
+    ]
+    .iter()
+    .find_map(|start| code.find(start))
+    .map_or(code, |end| &code[..end])
 }
 
 /// A name at the root of a path, and the line it stands in.
@@ -77,7 +83,11 @@ pub(crate) struct Used {
 pub(crate) fn after(code: &str, prefix: &str) -> Vec<Used> {
     let mut used = Vec::new();
     for (start, _) in code.match_indices(prefix) {
-        if code[..start].chars().next_back().is_some_and(|c| is_name(c) || c == ':' || c == '$') {
+        if code[..start]
+            .chars()
+            .next_back()
+            .is_some_and(|c| is_name(c) || c == ':' || c == '$')
+        {
             continue;
         }
         let from = start + prefix.len();
@@ -153,6 +163,7 @@ fn paths_are_found_and_texts_are_not() {
 
 #[test]
 fn a_crate_is_used_by_path_or_by_name() {
-    let code = code("use sqlx;\nuse sqlx::PgPool;\nself.sqlx::x; a::sqlx::b; my_sqlx::c;\nlet x: sqlx::Error;\n");
+    let code =
+        code("use sqlx;\nuse sqlx::PgPool;\nself.sqlx::x; a::sqlx::b; my_sqlx::c;\nlet x: sqlx::Error;\n");
     assert_eq!(lines_using(&code, "sqlx"), [1, 2, 4]);
 }
