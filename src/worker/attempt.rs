@@ -51,11 +51,7 @@ pub(crate) enum Reading {
 
 /// Reads the envelope of `incoming`; `queue` is the business queue it belongs to.
 pub(crate) fn read(incoming: &Incoming, queue: Option<&str>, limits: &Limits) -> Reading {
-    let encoding = incoming
-        .properties
-        .content_encoding()
-        .as_ref()
-        .map(lapin::types::ShortString::as_str);
+    let encoding = message::encoding(&incoming.properties);
     let parsed = envelope::unpack(&incoming.body, encoding, limits)
         .and_then(|body| Envelope::parse(&body, limits, Utc::now()));
     match parsed {
