@@ -197,7 +197,7 @@ async fn keep_publishing(pool: Pool, settings: BrokerSettings, mut requests: mps
                 match end {
                     session::End::NoMoreRequests => return session.close().await,
                     session::End::Lost(lost) => {
-                        session.abandon(&lost.why).await;
+                        session.abandon(&lost.why);
                         unwritten = lost.unwritten;
                         lost.why
                     }

@@ -9,7 +9,6 @@ use std::{
     collections::{BTreeMap, HashMap, HashSet},
     future::Future,
     pin::Pin,
-    time::Duration,
 };
 
 use deadpool_lapin::{Connection, Pool};
@@ -30,9 +29,6 @@ use crate::broker::{
     BrokerSettings,
     connection::{self, LinkError, within},
 };
-
-/// How often a blocked connection is looked at.
-const LOOK_AT_ALARM: Duration = Duration::from_millis(200);
 
 /// How a session ended.
 pub(super) enum End {
@@ -318,17 +314,11 @@ impl Session {
 
     /// Answers everything in flight as unknown and gives the connection up: after a lost confirm nothing on it is
     /// trusted, and unresolved confirms would pile up inside lapin.
-    ///
-    /// A blocked connection is kept until the alarm is over: it can't even be closed before, and a new one would be
-    /// blocked at its first publish, so that an hour's alarm would pile up connections.
-    pub(super) async fn abandon(self, why: &str) {
+    pub(super) fn abandon(self, why: &str) {
         for waiting in self.waiting.into_values() {
             let _ = waiting
                 .reply
                 .send(PublishOutcome::TimedOut { why: why.to_owned() });
-        }
-        while self.connection.status().connected() && self.connection.status().blocked() {
-            tokio::time::sleep(LOOK_AT_ALARM).await;
         }
         drop(Connection::take(self.connection));
     }
