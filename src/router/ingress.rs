@@ -13,8 +13,10 @@ use tidegate_core::{
 use super::Router;
 use crate::{
     broker::{consumer::Incoming, message},
-    publish::resend::Failure,
-    worker::attempt::{Reading, known, read},
+    publish::{
+        reading::{Reading, known, read},
+        resend::Failure,
+    },
 };
 
 impl Router {

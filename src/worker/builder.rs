@@ -11,11 +11,10 @@ use super::{
     attempt::Station,
     handler::{Context, Handlers, TaskError, erase},
     queue::{Lane, QueueLoop},
-    settle::Settler,
 };
 use crate::{
     broker::{BrokerSettings, connection::Link, publisher::Publisher},
-    publish::TaskPublisher,
+    publish::{TaskPublisher, settle::Settler},
     telemetry::{health::Health, metrics},
     topology::{BusinessQueue, Topology},
 };
