@@ -181,14 +181,14 @@ impl Publisher {
 /// in the queue meanwhile; one whose caller has given up is dropped when its turn comes.
 async fn keep_publishing(pool: Pool, settings: BrokerSettings, mut requests: mpsc::Receiver<Request>) {
     let mut waits = backoff();
-    let mut unwritten = None;
+    let mut unwritten: Option<Box<Request>> = None;
     // Closed and empty means that no handle is left and nothing waits.
     while unwritten.is_some() || !(requests.is_closed() && requests.is_empty()) {
         let why = match session::open(&pool, &settings).await {
             Ok(mut session) => {
                 waits = backoff();
                 let end = match unwritten.take() {
-                    Some(request) => match session.write(request).await {
+                    Some(request) => match session.write(*request).await {
                         Ok(()) => session.run(&mut requests).await,
                         Err(lost) => session::End::Lost(lost),
                     },

@@ -42,7 +42,7 @@ pub(super) enum End {
 /// that one first.
 pub(super) struct Lost {
     pub(super) why: String,
-    pub(super) unwritten: Option<Request>,
+    pub(super) unwritten: Option<Box<Request>>,
 }
 
 impl From<String> for Lost {
@@ -174,7 +174,7 @@ impl Session {
             Err(why) => {
                 return Err(Lost {
                     why,
-                    unwritten: Some(request),
+                    unwritten: Some(Box::new(request)),
                 });
             }
         }
@@ -182,7 +182,7 @@ impl Session {
             let why = "the channel is closed".to_owned();
             return Err(Lost {
                 why,
-                unwritten: Some(request),
+                unwritten: Some(Box::new(request)),
             });
         }
         let Request {
