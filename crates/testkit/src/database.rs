@@ -3,7 +3,7 @@
 use sqlx::{Connection, Executor, PgConnection};
 use uuid::Uuid;
 
-use crate::services;
+use crate::{Services, services, sweep};
 
 /// A database that is dropped by [`close`](Self::close), or when dropped by a failing test.
 #[derive(Debug)]
@@ -17,7 +17,14 @@ pub struct Database {
 impl Database {
     /// Creates an empty database with a random name.
     pub async fn create() -> Self {
-        let admin = services().database;
+        let services = services();
+        sweep::databases(&services).await;
+        Self::create_on(&services).await
+    }
+
+    /// Does the same on other services than those of the test run, such as [`PrivateServices`](crate::PrivateServices).
+    pub async fn create_on(services: &Services) -> Self {
+        let admin = services.database.clone();
         let name = format!("t_{}", Uuid::now_v7().simple());
         execute(&admin, format!("CREATE DATABASE {name}")).await;
         let (server, options) = admin
@@ -58,7 +65,7 @@ impl Drop for Database {
     }
 }
 
-async fn drop_database(admin: &str, name: &str) {
+pub(crate) async fn drop_database(admin: &str, name: &str) {
     execute(admin, format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await;
 }
 

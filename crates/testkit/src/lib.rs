@@ -3,14 +3,24 @@
 //! Services are real and come from the environment (`AMQP_URL`, `DATABASE_URL`, `MANAGEMENT_URL`), which
 //! `./dev test` sets. A missing service fails the test.
 
+#![allow(
+    clippy::expect_used,
+    reason = "whatever fails here fails the test that uses it"
+)]
+
 mod database;
 mod eventually;
 mod management;
+mod private;
+mod process;
 mod services;
+mod sweep;
 mod vhost;
 
 pub use database::Database;
 pub use eventually::{Poll, eventually};
-pub use management::{Management, Queue};
+pub use management::{Management, Message, Queue};
+pub use private::PrivateServices;
+pub use process::Process;
 pub use services::{Services, services};
 pub use vhost::Vhost;

@@ -1,5 +1,6 @@
 //! The parts of RabbitMQ's management API that tests use.
 
+use base64::{Engine, prelude::BASE64_STANDARD as BASE64};
 use reqwest::{Client, Method, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
 
@@ -29,13 +30,32 @@ pub struct Queue {
     pub arguments: Value,
 }
 
+/// A message as a plain client of the management API sees it.
+#[derive(Clone, Debug)]
+pub struct Message {
+    /// Exchange it was published to or dead-lettered through.
+    pub exchange: String,
+    /// Routing key.
+    pub routing_key: String,
+    /// Body.
+    pub body: Vec<u8>,
+    /// Properties by name; `headers` is one of them.
+    pub properties: Value,
+}
+
 impl Management {
     pub(crate) fn new(base: &str, vhost: &str) -> Self {
         Self {
-            client: Client::new(),
+            client: client(),
             base: base.to_owned(),
             vhost: vhost.to_owned(),
         }
+    }
+
+    /// The same with connections of its own: those of a clone are driven by the runtime that opened them, which may be
+    /// blocked by the very drop that has to be done.
+    pub(crate) fn afresh(&self) -> Self {
+        Self::new(&self.base, &self.vhost)
     }
 
     /// The vhost it speaks of.
@@ -121,6 +141,55 @@ impl Management {
             .await;
     }
 
+    /// Publishes `body` with properties such as `{"headers": {..}, "delivery_mode": 2}`; says whether it was routed to a queue.
+    pub async fn publish(&self, exchange: &str, routing_key: &str, body: &[u8], properties: Value) -> bool {
+        let exchange = if exchange.is_empty() {
+            "amq.default"
+        } else {
+            exchange
+        };
+        let path = format!("/api/exchanges/{}/{}/publish", self.vhost, encode(exchange));
+        let message = json!({
+            "routing_key": routing_key,
+            "payload": BASE64.encode(body),
+            "payload_encoding": "base64",
+            "properties": properties,
+        });
+        let answer = self.post(&path, &message).await;
+        answer["routed"]
+            .as_bool()
+            .expect("the management API says whether it routed")
+    }
+
+    /// Takes up to `count` messages from `queue`: they are gone from it.
+    pub async fn take(&self, queue: &str, count: usize) -> Vec<Message> {
+        let path = format!("/api/queues/{}/{}/get", self.vhost, encode(queue));
+        let order = json!({"count": count, "ackmode": "ack_requeue_false", "encoding": "base64"});
+        let messages = self.post(&path, &order).await;
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let messages = messages.as_array().expect("the management API answers a list");
+        messages
+            .iter()
+            .map(|message| Message {
+                exchange: text(&message["exchange"]),
+                routing_key: text(&message["routing_key"]),
+                body: BASE64
+                    .decode(text(&message["payload"]))
+                    .expect("the payload is base64, as asked for"),
+                properties: message["properties"].clone(),
+            })
+            .collect()
+    }
+
+    async fn post(&self, path: &str, body: &Value) -> Value {
+        let response = self.request(Method::POST, path).json(body).send().await;
+        let response = response.expect("the management API answers");
+        let status = response.status();
+        let answer = response.text().await.unwrap_or_default();
+        assert!(status.is_success(), "management API: {status} {answer}");
+        serde_json::from_str(&answer).expect("the management API answers JSON")
+    }
+
     pub(crate) async fn create_vhost(&self, user: &str) {
         let body = json!({"description": "a test of Tidegate"});
         self.send(
@@ -167,6 +236,14 @@ impl Management {
             response.text().await.unwrap_or_default()
         );
     }
+}
+
+fn client() -> Client {
+    let patience = std::time::Duration::from_secs(60);
+    Client::builder()
+        .timeout(patience)
+        .build()
+        .expect("a client without TLS can be built")
 }
 
 /// Percent-encodes a name for a path.

@@ -1,7 +1,7 @@
 //! Where the services are.
 
 /// URLs of the services that tests run against.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Services {
     /// AMQP, with credentials; its vhost is not used by tests.
     pub amqp: String,

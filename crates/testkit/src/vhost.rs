@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use crate::{management::Management, services};
+use crate::{Services, management::Management, services, sweep};
 
 /// A vhost that is deleted by [`close`](Self::close), or when dropped by a failing test.
 #[derive(Debug)]
@@ -17,6 +17,12 @@ impl Vhost {
     /// Creates a vhost with a random name, in which the services' user may do everything.
     pub async fn create() -> Self {
         let services = services();
+        sweep::vhosts(&services).await;
+        Self::create_on(&services).await
+    }
+
+    /// Does the same on other services than those of the test run, such as [`PrivateServices`](crate::PrivateServices).
+    pub async fn create_on(services: &Services) -> Self {
         let name = format!("t-{}", Uuid::now_v7());
         let management = Management::new(&services.management, &name);
         let (scheme, rest) = services.amqp.split_once("://").expect("AMQP_URL is an AMQP URI");
@@ -66,7 +72,7 @@ impl Vhost {
 impl Drop for Vhost {
     fn drop(&mut self) {
         if self.open {
-            let management = self.management.clone();
+            let management = self.management.afresh();
             crate::database::block_on(async move { management.delete_vhost().await });
         }
     }
