@@ -32,7 +32,10 @@ async fn consumption_resumes_after_the_broker_was_restarted_under_a_running_task
     for round in 0..ROUNDS {
         let long = format!("long-{round}");
         send(&publisher, &long, 10_000).await;
-        eventually(PATIENCE, "the long task to start", async || installation.journal().starts(&long) == 1).await;
+        eventually(PATIENCE, "the long task to start", async || {
+            installation.journal().starts(&long) == 1
+        })
+        .await;
         tokio::time::sleep(Duration::from_secs(5)).await;
         if round == 1 {
             services.pause_broker().await;
@@ -65,13 +68,23 @@ async fn consumption_resumes_after_the_broker_was_restarted_under_a_running_task
         .await;
         let journal = installation.journal();
         let doubled = (0..10).filter(|n| journal.effects(&id(*n)) > 1).count();
-        assert!(doubled <= sent_again, "{doubled} were done twice, {sent_again} sent twice");
+        assert!(
+            doubled <= sent_again,
+            "{doubled} were done twice, {sent_again} sent twice"
+        );
         let effects = journal.effects(&long);
-        assert!((1..=2).contains(&effects), "the running task had {effects} effects");
+        assert!(
+            (1..=2).contains(&effects),
+            "the running task had {effects} effects"
+        );
         lines.push(format!("  round {round}: resumed {resumed:.1?} after the broker's return; the running task had {effects} effects, 10 of 10 new ones done, {doubled} twice"));
     }
     drop(worker);
-    report(&format!("broker restart under a running task:\n{}\n  took {:.1?}", lines.join("\n"), began.elapsed()));
+    report(&format!(
+        "broker restart under a running task:\n{}\n  took {:.1?}",
+        lines.join("\n"),
+        began.elapsed()
+    ));
 }
 
 /// Sends until it is confirmed; returns how often the outcome was not known before that.

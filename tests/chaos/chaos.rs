@@ -45,7 +45,11 @@ async fn every_task_ends_while_everything_is_killed() {
     let planned = plan.len();
     let until = Instant::now() + CHAOS;
     let seeds: [u64; 4] = random.random();
-    let habit = |up, down| Habit { up, down, at_least: 3 };
+    let habit = |up, down| Habit {
+        up,
+        down,
+        at_least: 3,
+    };
     let sends = producers::send_all(&installation, plan, &log);
     let workers = harass(
         seeds[0],
@@ -75,9 +79,14 @@ async fn every_task_ends_while_everything_is_killed() {
         async || services.kill_postgres().await,
         async || services.start_postgres().await,
     );
-    let ((), workers, servers, brokers, databases) = tokio::join!(sends, workers, servers, brokers, databases);
+    let ((), workers, servers, brokers, databases) =
+        tokio::join!(sends, workers, servers, brokers, databases);
     let chaos = began.elapsed() - set_up;
-    assert_eq!(log.accepted.lock().unwrap().len(), planned, "everything was accepted in the end");
+    assert_eq!(
+        log.accepted.lock().unwrap().len(),
+        planned,
+        "everything was accepted in the end"
+    );
 
     let calm = Instant::now();
     schedules.ended(&sql, CALM).await;
@@ -89,14 +98,24 @@ async fn every_task_ends_while_everything_is_killed() {
         let journal = installation.journal();
         let (_connection, channel) = installation.channel().await.unwrap();
         dead.take(&channel).await.unwrap();
-        let accounts = Accounts { log: &log, fires: &fires, journal: &journal, dead: &dead };
+        let accounts = Accounts {
+            log: &log,
+            fires: &fires,
+            journal: &journal,
+            dead: &dead,
+        };
         let open = accounts.open();
         let waiting = waiting(&installation).await;
-        let pending: i64 = sqlx::query_scalar("SELECT count(*) FROM tidegate.tasks WHERE state <> 'PUBLISHED'")
-            .fetch_one(&sql)
-            .await
-            .unwrap();
-        quiet = if open.is_empty() && waiting.is_empty() && pending == 0 { quiet + 1 } else { 0 };
+        let pending: i64 =
+            sqlx::query_scalar("SELECT count(*) FROM tidegate.tasks WHERE state <> 'PUBLISHED'")
+                .fetch_one(&sql)
+                .await
+                .unwrap();
+        quiet = if open.is_empty() && waiting.is_empty() && pending == 0 {
+            quiet + 1
+        } else {
+            0
+        };
         if calm.elapsed() > CALM {
             let worker = tail(&worker.lock().await.output());
             let server = tail(&server.lock().await.process.output());
@@ -109,7 +128,12 @@ async fn every_task_ends_while_everything_is_killed() {
         tokio::time::sleep(Duration::from_millis(1_200)).await;
     }
     let journal = installation.journal();
-    let accounts = Accounts { log: &log, fires: &fires, journal: &journal, dead: &dead };
+    let accounts = Accounts {
+        log: &log,
+        fires: &fires,
+        journal: &journal,
+        dead: &dead,
+    };
     let books = accounts.close();
     // Every occurrence was accounted for within a minute, so none is a misfire, and each has sent its task.
     assert!(fires.iter().all(|fire| fire.task_id.is_some()), "{fires:?}");
@@ -128,7 +152,11 @@ async fn every_task_ends_while_everything_is_killed() {
 async fn waiting(installation: &Installation) -> Vec<(String, u64)> {
     let queues = installation.vhost.management().queues().await;
     assert!(queues.len() > 100, "the queues are all there");
-    queues.into_iter().filter(|queue| queue.messages > 0).map(|queue| (queue.name, queue.messages)).collect()
+    queues
+        .into_iter()
+        .filter(|queue| queue.messages > 0)
+        .map(|queue| (queue.name, queue.messages))
+        .collect()
 }
 
 async fn stop(process: &mut Process) {

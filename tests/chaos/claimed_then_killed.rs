@@ -43,7 +43,10 @@ async fn what_was_claimed_before_a_kill_is_published_after_it() {
         .fetch_one(&sql)
         .await
         .unwrap();
-    assert_eq!(handed_over, 0, "a broker that does not answer has confirmed nothing");
+    assert_eq!(
+        handed_over, 0,
+        "a broker that does not answer has confirmed nothing"
+    );
     assert_eq!(server.readyz().await.0, 503, "not ready without a broker");
     services.resume_broker().await;
     let resumed = Instant::now();
@@ -58,8 +61,19 @@ async fn what_was_claimed_before_a_kill_is_published_after_it() {
     let fires = schedules.verified(&sql).await;
     let (_connection, channel) = installation.channel().await.unwrap();
     let mut ids: Vec<String> = Vec::new();
-    while let Some(got) = channel.basic_get(TICK_QUEUE.into(), BasicGetOptions { no_ack: true }).await.unwrap() {
-        ids.push(got.delivery.properties.message_id().as_ref().map(ToString::to_string).unwrap_or_default());
+    while let Some(got) = channel
+        .basic_get(TICK_QUEUE.into(), BasicGetOptions { no_ack: true })
+        .await
+        .unwrap()
+    {
+        ids.push(
+            got.delivery
+                .properties
+                .message_id()
+                .as_ref()
+                .map(ToString::to_string)
+                .unwrap_or_default(),
+        );
     }
     let messages = ids.len();
     ids.sort();

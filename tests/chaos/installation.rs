@@ -55,16 +55,30 @@ pub(crate) struct Installation {
 impl Installation {
     /// Migrated and declared by the programs themselves.
     pub(crate) async fn on(services: &Services) -> Self {
-        let (vhost, database) = (Vhost::create_on(services).await, Database::create_on(services).await);
+        let (vhost, database) = (
+            Vhost::create_on(services).await,
+            Database::create_on(services).await,
+        );
         let dir = TempDir::with_prefix("tidegate-chaos-").unwrap();
         std::fs::create_dir(dir.path().join("topology")).unwrap();
         std::fs::write(dir.path().join("topology/platform.toml"), "").unwrap();
         std::fs::write(dir.path().join("topology/chaos.toml"), QUEUES).unwrap();
-        let installation = Self { vhost, database, topology: Arc::new(topology()), dir };
+        let installation = Self {
+            vhost,
+            database,
+            topology: Arc::new(topology()),
+            dir,
+        };
         for arguments in [&["migrate"][..], &["topology", "apply"]] {
             let mut command = installation.tidegate(arguments);
-            let ran = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
-            assert!(ran.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&ran.stderr));
+            let ran = tokio::task::spawn_blocking(move || command.output().unwrap())
+                .await
+                .unwrap();
+            assert!(
+                ran.status.success(),
+                "{arguments:?}: {}",
+                String::from_utf8_lossy(&ran.stderr)
+            );
         }
         installation
     }
@@ -123,7 +137,9 @@ impl Installation {
 
     /// SQL as any client of the database sends it; connections that a kill has broken are opened anew.
     pub(crate) fn sql(&self) -> PgPool {
-        let options = PgPoolOptions::new().max_connections(4).acquire_timeout(Duration::from_secs(3));
+        let options = PgPoolOptions::new()
+            .max_connections(4)
+            .acquire_timeout(Duration::from_secs(15));
         options.connect_lazy(self.database.url()).unwrap()
     }
 }

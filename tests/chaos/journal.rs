@@ -46,7 +46,9 @@ impl Journal {
         let mut journal = Self::default();
         for line in whole.lines() {
             let fields: Vec<&str> = line.split(' ').collect();
-            let [event, id, attempt, at] = fields[..] else { panic!("journal: {line:?}") };
+            let [event, id, attempt, at] = fields[..] else {
+                panic!("journal: {line:?}")
+            };
             let entry = journal.0.entry(id.to_owned()).or_default();
             match event {
                 "start" => {

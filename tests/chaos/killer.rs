@@ -15,7 +15,13 @@ pub(crate) struct Habit {
 }
 
 /// Kills until `until`, and until it was often enough; leaves the thing running. Returns the number of kills.
-pub(crate) async fn harass(seed: u64, habit: Habit, until: Instant, mut kill: impl AsyncFnMut(), mut start: impl AsyncFnMut()) -> usize {
+pub(crate) async fn harass(
+    seed: u64,
+    habit: Habit,
+    until: Instant,
+    mut kill: impl AsyncFnMut(),
+    mut start: impl AsyncFnMut(),
+) -> usize {
     let mut random = StdRng::seed_from_u64(seed);
     let mut kills = 0;
     loop {

@@ -44,7 +44,10 @@ async fn programs_that_start_before_their_services_come_up_by_themselves() {
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
     let used = [server.cpu() - cpu_from[0], cpu(worker.id()) - cpu_from[1]];
-    assert!(used.iter().all(|used| *used < QUIET), "CPU time in {AWAY:?} of waiting, serve and worker: {used:?}");
+    assert!(
+        used.iter().all(|used| *used < QUIET),
+        "CPU time in {AWAY:?} of waiting, serve and worker: {used:?}"
+    );
     let (_, why) = server.readyz().await;
     for part in ["scheduler", "relay", "router task.failed.queue"] {
         assert!(why.contains(part), "{part} is named: {why}");
@@ -55,7 +58,10 @@ async fn programs_that_start_before_their_services_come_up_by_themselves() {
     let back = Instant::now();
     server.wait_ready().await;
     let ready = back.elapsed();
-    eventually(PATIENCE, "the task to be done", async || installation.journal().effects("late") == 1).await;
+    eventually(PATIENCE, "the task to be done", async || {
+        installation.journal().effects("late") == 1
+    })
+    .await;
     let done = back.elapsed();
     report(&format!(
         "late services: red for {AWAY:?} at {used:?} of CPU time (serve, worker); ready {ready:.1?} after their return, the task \
@@ -74,7 +80,10 @@ async fn a_wrong_password_is_named_and_not_shown() {
         let (user, host) = rest.split_once('@').unwrap();
         format!("{scheme}://{}:{secret}@{host}", user.split(':').next().unwrap())
     };
-    let (amqp, database) = (wrong(installation.vhost.amqp_url()), wrong(installation.database.url()));
+    let (amqp, database) = (
+        wrong(installation.vhost.amqp_url()),
+        wrong(installation.database.url()),
+    );
     let server = Server::start(installation.tidegate_at(&amqp, &database, &Server::arguments(&[]))).await;
     let cpu_from = (Instant::now(), server.cpu());
     let why = eventually(PATIENCE, "every part to say that it is refused", async || {
@@ -86,8 +95,14 @@ async fn a_wrong_password_is_named_and_not_shown() {
     .await;
     tokio::time::sleep(Duration::from_secs(5)).await;
     let log = server.process.output();
-    assert!(log.contains("password authentication failed") && log.contains("ACCESS_REFUSED"), "{log}");
-    assert!(!log.contains(secret) && !why.contains(secret), "the password shows");
+    assert!(
+        log.contains("password authentication failed") && log.contains("ACCESS_REFUSED"),
+        "{log}"
+    );
+    assert!(
+        !log.contains(secret) && !why.contains(secret),
+        "the password shows"
+    );
     let attempts = log.lines().filter(|line| line.contains("ACCESS_REFUSED")).count();
     let seconds = cpu_from.0.elapsed().as_secs_f64();
     report(&format!(

@@ -93,13 +93,26 @@ pub(crate) fn plan(random: &mut StdRng, span: Duration) -> Vec<Planned> {
             let delay = match entrance {
                 Entrance::Plain | Entrance::Publisher => 0,
                 Entrance::Outbox if n % 2 == 0 => 0,
-                Entrance::Ingress | Entrance::Ladder | Entrance::Outbox => random.random_range(100..LONGEST_DELAY_MS),
+                Entrance::Ingress | Entrance::Ladder | Entrance::Outbox => {
+                    random.random_range(100..LONGEST_DELAY_MS)
+                }
             };
-            let ms = if n % 20 == 0 { 1_500 } else { random.random_range(0..60) };
+            let ms = if n % 20 == 0 {
+                1_500
+            } else {
+                random.random_range(0..60)
+            };
             let priority = if n % 10 == 0 { 220 } else { 100 };
             let after = span.mul_f64(random.random_range(0.0..1.0));
             let body = body(&id, behaviour, ms, priority);
-            all.push(Planned { id, entrance, behaviour, after, delay: Duration::from_millis(delay), body });
+            all.push(Planned {
+                id,
+                entrance,
+                behaviour,
+                after,
+                delay: Duration::from_millis(delay),
+                body,
+            });
         }
     }
     all.sort_by_key(|planned| planned.after);
@@ -113,10 +126,18 @@ fn body(id: &str, behaviour: Behaviour, ms: u64, priority: u8) -> String {
         Behaviour::FailsAlways => "fails_always",
         Behaviour::Rejects => "rejects",
     };
-    let task_type = if behaviour == Behaviour::NobodysType { "chaos.nobody" } else { WORK };
+    let task_type = if behaviour == Behaviour::NobodysType {
+        "chaos.nobody"
+    } else {
+        WORK
+    };
     let body = format!(
         r#"{{"taskId":"{id}","taskType":"{task_type}","priority":{priority},"payload":{{"behaviour":"{order}","ms":{ms}}}}}"#
     );
     // Cut short: no JSON any more.
-    if behaviour == Behaviour::Poison { body[..body.len() - 3].to_owned() } else { body }
+    if behaviour == Behaviour::Poison {
+        body[..body.len() - 3].to_owned()
+    } else {
+        body
+    }
 }

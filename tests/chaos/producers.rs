@@ -59,11 +59,18 @@ pub(crate) async fn send_all(installation: &Arc<Installation>, plan: Vec<Planned
     let mut producers = JoinSet::new();
     let mut lanes: BTreeMap<(Entrance, usize), Vec<Planned>> = BTreeMap::new();
     for (n, planned) in plan.into_iter().enumerate() {
-        lanes.entry((planned.entrance, n % EACH)).or_default().push(planned);
+        lanes
+            .entry((planned.entrance, n % EACH))
+            .or_default()
+            .push(planned);
     }
     for (_, lane) in lanes {
-        let mut producer =
-            Producer { installation: installation.clone(), publisher: publisher.clone(), sql: sql.clone(), plain: None };
+        let mut producer = Producer {
+            installation: installation.clone(),
+            publisher: publisher.clone(),
+            sql: sql.clone(),
+            plain: None,
+        };
         let log = log.clone();
         producers.spawn(async move {
             for planned in lane {
@@ -96,7 +103,11 @@ impl Producer {
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(Duration::from_secs(1));
         }
-        let accepted = Accepted { behaviour: planned.behaviour, entrance: planned.entrance, due };
+        let accepted = Accepted {
+            behaviour: planned.behaviour,
+            entrance: planned.entrance,
+            due,
+        };
         log.accepted.lock().unwrap().insert(planned.id.clone(), accepted);
     }
 
@@ -111,10 +122,18 @@ impl Producer {
                 self.plain("task.ingress", planned, headers).await
             }
             Entrance::Publisher | Entrance::Ladder => {
-                let envelope = Envelope::parse(planned.body.as_bytes(), &Limits::standard(), Utc::now()).unwrap();
+                let envelope =
+                    Envelope::parse(planned.body.as_bytes(), &Limits::standard(), Utc::now()).unwrap();
                 let task = Task::new(planned.body.clone(), &envelope, Origin::Amqp);
-                let left = if planned.delay.is_zero() { Duration::ZERO } else { left };
-                self.publisher.send(task, left).await.map_err(|error| error.to_string())
+                let left = if planned.delay.is_zero() {
+                    Duration::ZERO
+                } else {
+                    left
+                };
+                self.publisher
+                    .send(task, left)
+                    .await
+                    .map_err(|error| error.to_string())
             }
             Entrance::Outbox => self.insert(planned, due).await.map_err(|error| error.to_string()),
         }
@@ -137,7 +156,8 @@ impl Producer {
 
     /// As a client with nothing but an AMQP library does it: confirmed, with a message id.
     async fn plain(&mut self, exchange: &str, planned: &Planned, headers: FieldTable) -> Result<(), String> {
-        let sent = tokio::time::timeout(Duration::from_secs(5), self.publish(exchange, planned, headers)).await;
+        let sent =
+            tokio::time::timeout(Duration::from_secs(5), self.publish(exchange, planned, headers)).await;
         let outcome = match sent {
             Ok(Ok(Confirmation::Ack(None))) => return Ok(()),
             Ok(Ok(other)) => format!("{other:?}"),
@@ -148,7 +168,12 @@ impl Producer {
         Err(outcome)
     }
 
-    async fn publish(&mut self, exchange: &str, planned: &Planned, headers: FieldTable) -> lapin::Result<Confirmation> {
+    async fn publish(
+        &mut self,
+        exchange: &str,
+        planned: &Planned,
+        headers: FieldTable,
+    ) -> lapin::Result<Confirmation> {
         let channel = match &self.plain {
             Some((_, channel)) => channel,
             None => {
@@ -161,13 +186,23 @@ impl Producer {
             .with_delivery_mode(2)
             .with_message_id(planned.id.as_str().into())
             .with_headers(headers);
-        let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
+        let options = BasicPublishOptions {
+            mandatory: true,
+            ..BasicPublishOptions::default()
+        };
         let body = planned.body.as_bytes();
         let key = task_type(planned);
-        channel.basic_publish(exchange.into(), key.into(), options, body, properties).await?.await
+        channel
+            .basic_publish(exchange.into(), key.into(), options, body, properties)
+            .await?
+            .await
     }
 }
 
 fn task_type(planned: &Planned) -> &'static str {
-    if planned.behaviour == Behaviour::NobodysType { "chaos.nobody" } else { WORK }
+    if planned.behaviour == Behaviour::NobodysType {
+        "chaos.nobody"
+    } else {
+        WORK
+    }
 }

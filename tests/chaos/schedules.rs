@@ -9,7 +9,13 @@ use tidegate_testkit::eventually;
 
 use crate::installation::{PATIENCE, TICK};
 
-const ZONES: [&str; 5] = ["UTC", "Asia/Shanghai", "America/New_York", "Asia/Kathmandu", "Pacific/Chatham"];
+const ZONES: [&str; 5] = [
+    "UTC",
+    "Asia/Shanghai",
+    "America/New_York",
+    "Asia/Kathmandu",
+    "Pacific/Chatham",
+];
 
 /// Time between registering rows and their first occurrence: a server has that long to notice them.
 const NOTICE: Duration = Duration::from_secs(10);
@@ -41,13 +47,14 @@ impl Schedules {
     /// Registers a row per period, a number of seconds from 1 to 59, in zones that take turns, to run for `lifetime`. A server
     /// must be running.
     pub(crate) async fn register(sql: &PgPool, periods: &[u32], lifetime: Duration) -> Self {
-        let (starts_at, ends_at): (DateTime<Utc>, DateTime<Utc>) =
-            sqlx::query_as("SELECT now() + $1 * interval '1 second', now() + ($1 + $2) * interval '1 second'")
-                .bind(NOTICE.as_secs_f64())
-                .bind(lifetime.as_secs_f64())
-                .fetch_one(sql)
-                .await
-                .unwrap();
+        let (starts_at, ends_at): (DateTime<Utc>, DateTime<Utc>) = sqlx::query_as(
+            "SELECT now() + $1 * interval '1 second', now() + ($1 + $2) * interval '1 second'",
+        )
+        .bind(NOTICE.as_secs_f64())
+        .bind(lifetime.as_secs_f64())
+        .fetch_one(sql)
+        .await
+        .unwrap();
         let mut rows = Vec::new();
         for (n, period) in periods.iter().enumerate() {
             let (expression, zone) = (format!("*/{period} * * * * *"), ZONES[n % ZONES.len()]);
@@ -64,15 +71,27 @@ impl Schedules {
             .fetch_one(sql)
             .await
             .unwrap();
-            rows.push(Row { id, schedule: Schedule::parse(&expression, zone).unwrap() });
+            rows.push(Row {
+                id,
+                schedule: Schedule::parse(&expression, zone).unwrap(),
+            });
         }
         eventually(PATIENCE, "every row to have its first time", async || {
-            let waiting = "SELECT count(*) FROM tidegate.cron_tasks WHERE next_fire_at IS NULL AND NOT exhausted";
-            sqlx::query_scalar::<_, i64>(waiting).fetch_one(sql).await.unwrap() == 0
+            let waiting =
+                "SELECT count(*) FROM tidegate.cron_tasks WHERE next_fire_at IS NULL AND NOT exhausted";
+            sqlx::query_scalar::<_, i64>(waiting)
+                .fetch_one(sql)
+                .await
+                .unwrap()
+                == 0
         })
         .await;
         assert!(Utc::now() < starts_at, "the rows were noticed within {NOTICE:?}");
-        Self { rows, starts_at, ends_at }
+        Self {
+            rows,
+            starts_at,
+            ends_at,
+        }
     }
 
     /// Waits until every row has been worked off to its end.
@@ -80,7 +99,10 @@ impl Schedules {
         eventually(patience, "every schedule to have ended", async || {
             let left = "SELECT count(*) FROM tidegate.cron_tasks WHERE NOT exhausted";
             // The database may be down.
-            sqlx::query_scalar::<_, i64>(left).fetch_one(sql).await.is_ok_and(|left| left == 0)
+            sqlx::query_scalar::<_, i64>(left)
+                .fetch_one(sql)
+                .await
+                .is_ok_and(|left| left == 0)
         })
         .await;
     }
@@ -88,11 +110,12 @@ impl Schedules {
     /// All recorded occurrences, after comparing them with the calendar: none is missing, none is there that should not be.
     /// That none is there twice is asked of the rows and not of the table's key.
     pub(crate) async fn verified(&self, sql: &PgPool) -> Vec<Fire> {
-        let rows: Vec<(i64, DateTime<Utc>, String, Option<String>, DateTime<Utc>)> =
-            sqlx::query_as("SELECT cron_task_id, fire_at, outcome, task_id, recorded_at FROM tidegate.cron_fires")
-                .fetch_all(sql)
-                .await
-                .unwrap();
+        let rows: Vec<(i64, DateTime<Utc>, String, Option<String>, DateTime<Utc>)> = sqlx::query_as(
+            "SELECT cron_task_id, fire_at, outcome, task_id, recorded_at FROM tidegate.cron_fires",
+        )
+        .fetch_all(sql)
+        .await
+        .unwrap();
         let mut recorded: BTreeMap<i64, Vec<DateTime<Utc>>> = BTreeMap::new();
         for (id, at, ..) in &rows {
             recorded.entry(*id).or_default().push(*at);
@@ -104,12 +127,21 @@ impl Schedules {
             assert_eq!(found, expected, "occurrences of row {}", row.id);
         }
         assert!(recorded.is_empty(), "occurrences of no row: {recorded:?}");
-        let fire = |(_, at, outcome, task_id, recorded_at)| Fire { at, outcome, task_id, recorded_at };
+        let fire = |(_, at, outcome, task_id, recorded_at)| Fire {
+            at,
+            outcome,
+            task_id,
+            recorded_at,
+        };
         let fires: Vec<Fire> = rows.into_iter().map(fire).collect();
         let mut ids: Vec<_> = fires.iter().filter_map(|fire| fire.task_id.as_deref()).collect();
         ids.sort_unstable();
         ids.dedup();
-        assert_eq!(ids.len(), fires.iter().filter(|fire| fire.task_id.is_some()).count(), "task ids are unique");
+        assert_eq!(
+            ids.len(),
+            fires.iter().filter(|fire| fire.task_id.is_some()).count(),
+            "task ids are unique"
+        );
         fires
     }
 

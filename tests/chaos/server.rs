@@ -19,7 +19,13 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn arguments<'a>(more: &[&'a str]) -> Vec<&'a str> {
-        let base = ["serve", "--http-listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"];
+        let base = [
+            "serve",
+            "--http-listen",
+            "127.0.0.1:0",
+            "--metrics-listen",
+            "127.0.0.1:0",
+        ];
         [&base[..], more].concat()
     }
 
@@ -31,13 +37,21 @@ impl Server {
             assert!(process.is_running(), "serve has ended:\n{}", process.output());
             let log = process.output();
             let of = |setting: &str| {
-                let lines = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-                lines.into_iter().find(|l| l["setting"] == setting)?["address"].as_str().map(ToOwned::to_owned)
+                let lines = log
+                    .lines()
+                    .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+                lines.into_iter().find(|l| l["setting"] == setting)?["address"]
+                    .as_str()
+                    .map(ToOwned::to_owned)
             };
             Some([of("http.listen")?, of("metrics.listen")?])
         })
         .await;
-        Self { process, http, metrics }
+        Self {
+            process,
+            http,
+            metrics,
+        }
     }
 
     /// Status and body of `/readyz`.
@@ -46,13 +60,17 @@ impl Server {
     }
 
     pub(crate) async fn wait_ready(&self) {
-        eventually(PATIENCE, "serve to be ready", async || self.readyz().await.0 == 200).await;
+        eventually(PATIENCE, "serve to be ready", async || {
+            self.readyz().await.0 == 200
+        })
+        .await;
     }
 
     /// The value of a metric with exactly these labels.
     pub(crate) async fn metric(&self, name_and_labels: &str) -> Option<f64> {
         let (_, body) = get(&self.metrics, "/metrics").await;
-        body.lines().find_map(|line| line.strip_prefix(name_and_labels)?.trim().parse().ok())
+        body.lines()
+            .find_map(|line| line.strip_prefix(name_and_labels)?.trim().parse().ok())
     }
 
     /// CPU time used so far.
@@ -66,7 +84,12 @@ pub(crate) fn cpu(pid: u32) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     // After the name, which may hold anything; fields 14 and 15 of the whole, in ticks of 10 ms.
     let rest = stat.rsplit_once(") ").unwrap().1;
-    let ticks: u64 = rest.split(' ').skip(11).take(2).map(|n| n.parse::<u64>().unwrap()).sum();
+    let ticks: u64 = rest
+        .split(' ')
+        .skip(11)
+        .take(2)
+        .map(|n| n.parse::<u64>().unwrap())
+        .sum();
     Duration::from_millis(10 * ticks)
 }
 
@@ -79,7 +102,10 @@ async fn get(address: &str, path: &str) -> (u16, String) {
         stream.read_to_string(&mut answer).await?;
         Ok::<_, std::io::Error>(answer)
     };
-    let answer = tokio::time::timeout(PATIENCE, ask).await.expect("serve answers in time").expect("serve answers");
+    let answer = tokio::time::timeout(PATIENCE, ask)
+        .await
+        .expect("serve answers in time")
+        .expect("serve answers");
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
     (head[9..12].parse().unwrap(), body.to_owned())
 }

@@ -23,7 +23,11 @@ const ROLES: [&str; 2] = ["--roles", "scheduler,relay"];
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_schedulers_lose_and_double_nothing_while_one_is_killed() {
     let (seed, began) = (seed(), Instant::now());
-    let span = if std::env::var_os("TIDEGATE_LONG").is_some() { 120 } else { 25 };
+    let span = if std::env::var_os("TIDEGATE_LONG").is_some() {
+        120
+    } else {
+        25
+    };
     let mut random = StdRng::seed_from_u64(seed);
     let installation = Installation::on(&services()).await;
     let sql = installation.sql();
@@ -63,7 +67,10 @@ async fn five_instances_that_start_at_once_fire_each_occurrence_once() {
     let schedules = Schedules::register(&sql, &PERIODS, Duration::from_secs(12)).await;
     first.process.kill();
     // So that all five find the same rows due.
-    let start = (schedules.starts_at - chrono::Utc::now()).to_std().unwrap_or_default() + Duration::from_secs(2);
+    let start = (schedules.starts_at - chrono::Utc::now())
+        .to_std()
+        .unwrap_or_default()
+        + Duration::from_secs(2);
     tokio::time::sleep(start).await;
     let one = || installation.serve(&ROLES);
     let (a, b, c, d, e) = tokio::join!(one(), one(), one(), one(), one());
@@ -72,7 +79,11 @@ async fn five_instances_that_start_at_once_fire_each_occurrence_once() {
     let copies = on_the_queue(&installation, &fires).await;
     assert_eq!(copies, 0, "nobody died, so nothing is published twice");
     let lag = latest(&fires);
-    report(&format!("five instances: occurrences {}, each recorded and published once; latest {lag:?} after its time; took {:.1?}", fires.len(), began.elapsed()));
+    report(&format!(
+        "five instances: occurrences {}, each recorded and published once; latest {lag:?} after its time; took {:.1?}",
+        fires.len(),
+        began.elapsed()
+    ));
     stop([a, b, c, d, e]).await;
 }
 
@@ -86,12 +97,31 @@ async fn on_the_queue(installation: &Installation, fires: &[Fire]) -> usize {
     })
     .await;
     assert!(fires.iter().all(|fire| fire.outcome == "FIRED"), "{fires:?}");
-    let mut copies: BTreeMap<String, usize> = fires.iter().filter_map(|f| Some((f.task_id.clone()?, 0))).collect();
-    assert_eq!(copies.len(), fires.len(), "every occurrence has a task of its own");
+    let mut copies: BTreeMap<String, usize> = fires
+        .iter()
+        .filter_map(|f| Some((f.task_id.clone()?, 0)))
+        .collect();
+    assert_eq!(
+        copies.len(),
+        fires.len(),
+        "every occurrence has a task of its own"
+    );
     let (_connection, channel) = installation.channel().await.unwrap();
-    while let Some(got) = channel.basic_get(TICK_QUEUE.into(), BasicGetOptions { no_ack: true }).await.unwrap() {
-        let id = got.delivery.properties.message_id().as_ref().map(ToString::to_string).unwrap_or_default();
-        *copies.get_mut(&id).unwrap_or_else(|| panic!("a task of no occurrence: {id:?}")) += 1;
+    while let Some(got) = channel
+        .basic_get(TICK_QUEUE.into(), BasicGetOptions { no_ack: true })
+        .await
+        .unwrap()
+    {
+        let id = got
+            .delivery
+            .properties
+            .message_id()
+            .as_ref()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        *copies
+            .get_mut(&id)
+            .unwrap_or_else(|| panic!("a task of no occurrence: {id:?}")) += 1;
     }
     let missing: Vec<_> = copies.iter().filter(|(_, copies)| **copies == 0).collect();
     assert!(missing.is_empty(), "not on the queue: {missing:?}");
@@ -99,7 +129,11 @@ async fn on_the_queue(installation: &Installation, fires: &[Fire]) -> usize {
 }
 
 fn latest(fires: &[Fire]) -> Duration {
-    fires.iter().filter_map(|fire| (fire.recorded_at - fire.at).to_std().ok()).max().unwrap_or_default()
+    fires
+        .iter()
+        .filter_map(|fire| (fire.recorded_at - fire.at).to_std().ok())
+        .max()
+        .unwrap_or_default()
 }
 
 async fn stop<const N: usize>(servers: [Server; N]) {

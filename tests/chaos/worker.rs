@@ -38,15 +38,22 @@ pub(crate) fn start(amqp: &str, journal: &Path) -> Process {
 #[ignore = "the worker process that the other tests start"]
 async fn process() {
     let Ok(url) = std::env::var(AMQP) else { return };
-    tracing_subscriber::fmt().with_ansi(false).with_max_level(tracing::Level::INFO).init();
+    tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_max_level(tracing::Level::INFO)
+        .init();
     let pen = Arc::new(Pen::open(Path::new(&std::env::var(JOURNAL).unwrap())));
     let mut settings = BrokerSettings::new(url.into());
     settings.name = "chaos worker".to_owned();
-    let mut worker = Worker::builder(settings, Arc::new(topology())).concurrency(8).prefetch(12);
+    let mut worker = Worker::builder(settings, Arc::new(topology()))
+        .concurrency(8)
+        .prefetch(12);
     worker = worker.queue(WORK_QUEUE).queue(TICK_QUEUE);
     for task_type in [WORK, TICK] {
         let pen = pen.clone();
-        worker = worker.handle(task_type, move |context: Context, order: Order| work(pen.clone(), context, order));
+        worker = worker.handle(task_type, move |context: Context, order: Order| {
+            work(pen.clone(), context, order)
+        });
     }
     worker.build().unwrap().run_until_signal().await;
 }
