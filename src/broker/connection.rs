@@ -8,7 +8,10 @@ use std::{sync::Arc, time::Duration};
 use futures::StreamExt;
 use lapin::{Channel, Connection, ConnectionProperties, Event};
 use secrecy::ExposeSecret;
-use tokio::{sync::Mutex, time::timeout};
+use tokio::{
+    sync::{Mutex, watch},
+    time::timeout,
+};
 
 use super::BrokerSettings;
 use crate::telemetry::metrics;
@@ -98,7 +101,7 @@ pub async fn connect(settings: &BrokerSettings, purpose: &'static str) -> Result
         Connection::connect(settings.url.expose_secret(), properties),
     )
     .await?;
-    watch(&connection, purpose);
+    let _ = watch(&connection, purpose);
     Ok(connection)
 }
 
@@ -107,22 +110,25 @@ pub fn properties(settings: &BrokerSettings, purpose: &str) -> ConnectionPropert
     ConnectionProperties::default().with_connection_name(format!("{} {purpose}", settings.name).into())
 }
 
-/// Follows a connection's events until it ends, so that "blocked by an alarm" and "gone" are visible.
-pub fn watch(connection: &Connection, purpose: &'static str) {
+/// Follows a connection's events until it ends, so that "blocked by an alarm" and "gone" are visible. What it returns
+/// says whether the broker blocks the connection.
+pub fn watch(connection: &Connection, purpose: &'static str) -> watch::Receiver<bool> {
     // One listener only: lapin hands each event to one of them.
     let mut events = Box::pin(connection.events_listener());
-    metrics::connection_up(purpose, true);
-    metrics::connection_blocked(purpose, false);
+    let (blocked, receiver) = watch::channel(false);
+    let mut gauges = metrics::ConnectionGauges::up(purpose);
     tokio::spawn(async move {
         while let Some(event) = events.next().await {
             match event {
                 Event::ConnectionBlocked(reason) => {
                     tracing::warn!(purpose, %reason, "the broker blocks this connection");
-                    metrics::connection_blocked(purpose, true);
+                    gauges.blocked(true);
+                    blocked.send_replace(true);
                 }
                 Event::ConnectionUnblocked => {
                     tracing::info!(purpose, "the broker unblocked this connection");
-                    metrics::connection_blocked(purpose, false);
+                    gauges.blocked(false);
+                    blocked.send_replace(false);
                 }
                 Event::Error(error) => {
                     tracing::warn!(purpose, %error, "connection lost");
@@ -131,9 +137,8 @@ pub fn watch(connection: &Connection, purpose: &'static str) {
                 _ => {}
             }
         }
-        metrics::connection_up(purpose, false);
-        metrics::connection_blocked(purpose, false);
     });
+    receiver
 }
 
 /// `future` bounded in time: no await on the broker is without a limit.

@@ -23,7 +23,7 @@ use deadpool_lapin::{Config, Pool, PoolConfig, Runtime, Timeouts};
 use lapin::BasicProperties;
 use secrecy::ExposeSecret;
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::{mpsc, oneshot, watch},
     time::{Instant, timeout_at},
 };
 
@@ -91,10 +91,14 @@ struct Request {
     reply: oneshot::Sender<PublishOutcome>,
 }
 
+/// What keeps each actor from publishing; `None` where nothing does.
+type Troubles = watch::Sender<Vec<Option<String>>>;
+
 /// A handle to the publish actors; cheap to clone. When the last handle is dropped they finish and end.
 #[derive(Clone)]
 pub struct Publisher {
     actors: Arc<[mpsc::Sender<Request>]>,
+    troubles: Troubles,
     next: Arc<AtomicUsize>,
     confirm_timeout: Duration,
 }
@@ -127,15 +131,21 @@ impl Publisher {
         };
         let named = settings.clone();
         let pool = config.create_pool(move || connection::properties(&named, "publish"), Runtime::Tokio1)?;
+        let troubles = Troubles::new(vec![Some("not connected yet".to_owned()); size]);
         let actors = (0..size)
-            .map(|_| {
+            .map(|index| {
                 let (sender, requests) = mpsc::channel(settings.in_flight.max(1));
-                tokio::spawn(keep_publishing(pool.clone(), settings.clone(), requests));
+                let state = State {
+                    index,
+                    troubles: troubles.clone(),
+                };
+                tokio::spawn(keep_publishing(pool.clone(), settings.clone(), requests, state));
                 sender
             })
             .collect();
         Ok(Self {
             actors,
+            troubles,
             next: Arc::default(),
             confirm_timeout: settings.confirm_timeout,
         })
@@ -145,7 +155,8 @@ impl Publisher {
     pub async fn publish(&self, message: Outgoing) -> PublishOutcome {
         let deadline = Instant::now() + self.confirm_timeout;
         let (reply, answer) = oneshot::channel();
-        let actor = &self.actors[self.next.fetch_add(1, Ordering::Relaxed) % self.actors.len()];
+        let index = self.next.fetch_add(1, Ordering::Relaxed) % self.actors.len();
+        let actor = &self.actors[index];
         match timeout_at(
             deadline,
             actor.send(Request {
@@ -162,37 +173,79 @@ impl Publisher {
                     why: "the publisher has stopped".to_owned(),
                 };
             }
-            Err(_) => return self.timed_out("a free place in the publish queue"),
+            Err(_) => return self.timed_out(index, "a free place in the publish queue"),
         }
         match timeout_at(deadline, answer).await {
             Ok(Ok(outcome)) => outcome,
-            Ok(Err(_)) | Err(_) => self.timed_out("the broker's confirm"),
+            Ok(Err(_)) | Err(_) => self.timed_out(index, "the broker's confirm"),
         }
     }
 
-    fn timed_out(&self, what: &str) -> PublishOutcome {
-        PublishOutcome::TimedOut {
-            why: format!("waited {:?} for {what}", self.confirm_timeout),
+    /// What keeps messages from being published now: a connection that is missing or blocked.
+    pub fn trouble(&self) -> Option<String> {
+        self.troubles.borrow().iter().flatten().next().cloned()
+    }
+
+    /// Ready once [`trouble`](Self::trouble) may answer otherwise than when this was called.
+    pub fn trouble_changed(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut troubles = self.troubles.subscribe();
+        async move {
+            if troubles.changed().await.is_err() {
+                // The actors have ended: it never changes again.
+                std::future::pending().await
+            }
         }
+    }
+
+    fn timed_out(&self, index: usize, what: &str) -> PublishOutcome {
+        let mut why = format!("waited {:?} for {what}", self.confirm_timeout);
+        if let Some(Some(trouble)) = self.troubles.borrow().get(index) {
+            why = format!("{why}: {trouble}");
+        }
+        PublishOutcome::TimedOut { why }
+    }
+}
+
+/// Where one actor says what keeps it from publishing.
+struct State {
+    index: usize,
+    troubles: Troubles,
+}
+
+impl State {
+    fn set(&self, trouble: Option<&str>) {
+        self.troubles.send_if_modified(|all| {
+            let changed = all[self.index].as_deref() != trouble;
+            if changed {
+                all[self.index] = trouble.map(ToOwned::to_owned);
+            }
+            changed
+        });
     }
 }
 
 /// One actor: takes a connection from the pool, works on one channel until that is lost, and again. Requests wait
 /// in the queue meanwhile; one whose caller has given up is dropped when its turn comes.
-async fn keep_publishing(pool: Pool, settings: BrokerSettings, mut requests: mpsc::Receiver<Request>) {
+async fn keep_publishing(
+    pool: Pool,
+    settings: BrokerSettings,
+    mut requests: mpsc::Receiver<Request>,
+    state: State,
+) {
     let mut waits = backoff();
-    let mut unwritten: Option<Box<Request>> = None;
+    let mut unwritten = None;
     // Closed and empty means that no handle is left and nothing waits.
     while unwritten.is_some() || !(requests.is_closed() && requests.is_empty()) {
         let why = match session::open(&pool, &settings).await {
             Ok(mut session) => {
                 waits = backoff();
+                state.set(None);
                 let end = match unwritten.take() {
-                    Some(request) => match session.write(*request).await {
-                        Ok(()) => session.run(&mut requests).await,
-                        Err(lost) => session::End::Lost(lost),
+                    Some(request) => match session.write(request).await {
+                        Ok(()) => session.run(&mut requests, &state).await,
+                        Err(lost) => session::End::Lost(Box::new(lost)),
                     },
-                    None => session.run(&mut requests).await,
+                    None => session.run(&mut requests, &state).await,
                 };
                 match end {
                     session::End::NoMoreRequests => return session.close().await,
@@ -205,6 +258,7 @@ async fn keep_publishing(pool: Pool, settings: BrokerSettings, mut requests: mps
             }
             Err(error) => error.to_string(),
         };
+        state.set(Some(&why));
         tracing::warn!(%why, "no publish channel; opening one");
         tokio::time::sleep(waits.next().unwrap_or_default()).await;
     }

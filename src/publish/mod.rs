@@ -123,6 +123,16 @@ impl TaskPublisher {
         &self.topology
     }
 
+    /// What keeps tasks from being sent now: a connection that is missing or blocked.
+    pub fn trouble(&self) -> Option<String> {
+        self.publisher.trouble()
+    }
+
+    /// Ready once [`trouble`](Self::trouble) may answer otherwise than when this was called.
+    pub fn trouble_changed(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.publisher.trouble_changed()
+    }
+
     /// Sends `task` to arrive `delay` from now (zero: at once). `Ok` means confirmed by a durable queue.
     pub async fn send(&self, task: Task, delay: Duration) -> Result<(), SendError> {
         let due = Utc::now() + chrono::Duration::from_std(delay).unwrap_or_default();

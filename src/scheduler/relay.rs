@@ -102,7 +102,11 @@ pub async fn run(
             () = overdue(&cancel) => return Ok(()),
         };
         if batch.is_stuck() {
-            health.down(ROLE, "the broker confirms nothing; tasks wait in the ledger");
+            let why = publisher.trouble().unwrap_or_else(|| "overdue".to_owned());
+            health.down(
+                ROLE,
+                &format!("the broker confirms nothing; tasks wait in the ledger: {why}"),
+            );
             tracing::warn!(
                 tasks = batch.unconfirmed,
                 ?pause,
@@ -115,12 +119,18 @@ pub async fn run(
             pause = (pause * 2).min(PAUSE.1);
             continue;
         }
-        health.up(ROLE);
+        // An empty batch says nothing about the broker: what it would not take may wait for its next try.
+        let trouble_changed = publisher.trouble_changed();
+        match publisher.trouble() {
+            Some(trouble) => health.down(ROLE, &trouble),
+            None => health.up(ROLE),
+        }
         pause = PAUSE.0;
         let until = deadline(next, settings.safety_scan, batch.taken == 0);
         tokio::select! {
             () = cancel.cancelled() => return Ok(()),
             () = wakes.wait_until(until, next.map(|next| next.at)) => {}
+            () = trouble_changed => {}
         }
     }
 }

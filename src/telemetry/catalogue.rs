@@ -69,8 +69,8 @@ pub static METRICS: &[Metric] = &[
     metric("tidegate_scheduler_lag_seconds", Histogram, Seconds, &[], "Time from a cron occurrence to its record."),
     metric("tidegate_cron_rows_in_error", Gauge, Count, &[], "Cron rows that can't be scheduled; their last_error says why."),
     metric("tidegate_relayed_total", Counter, Count, &["outcome"], "Tasks of the ledger handed to the broker, by outcome."),
-    metric("tidegate_amqp_connection_up", Gauge, Count, &["purpose"], "1 while the connection of this purpose stands."),
-    metric("tidegate_amqp_connection_blocked", Gauge, Count, &["purpose"], "1 while the broker blocks the connection: memory or disk alarm."),
+    metric("tidegate_amqp_connection_up", Gauge, Count, &["purpose"], "1 while a connection of this purpose stands."),
+    metric("tidegate_amqp_connection_blocked", Gauge, Count, &["purpose"], "1 while the broker blocks a connection of this purpose: memory or disk alarm."),
     metric("tidegate_consumer_resubscribed_total", Counter, Count, &["queue", "why"], "Times a consumer had to subscribe again."),
     metric("tidegate_role_restarts_total", Counter, Count, &["role"], "Times a background loop ended and was started again."),
 ];

@@ -8,8 +8,9 @@ use tracing_subscriber::{
     EnvFilter, Layer, Registry, filter, filter::FilterExt, fmt, layer::SubscriberExt, util::SubscriberInitExt,
 };
 
-/// What holds unless the filter says otherwise for the same target.
-const QUIET: &str = "lapin=warn,sqlx=warn,hyper=warn";
+/// What holds unless the filter says otherwise for the same target. lapin logs every lost or refused connection in three
+/// lines of its own beside ours, which say it with the role and what is done about it.
+const QUIET: &str = "lapin=off,sqlx=warn,hyper=warn";
 
 /// Shape of the lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,8 +4,8 @@
 //! `_other`, so that what strangers publish can't grow the number of series.
 
 use std::{
-    collections::HashSet,
-    sync::{PoisonError, RwLock},
+    collections::{BTreeMap, HashSet},
+    sync::{Mutex, PoisonError, RwLock},
     time::Duration,
 };
 
@@ -38,8 +38,7 @@ pub(super) fn start_at_zero() {
         counter!("tidegate_unroutable_total", "action" => action).increment(0);
     }
     for purpose in ["publish", "consume"] {
-        connection_up(purpose, false);
-        connection_blocked(purpose, false);
+        count_connections(purpose, |_| {});
     }
     for role in ["scheduler", "relay", "router"] {
         counter!("tidegate_role_restarts_total", "role" => role).increment(0);
@@ -136,14 +135,52 @@ pub fn relayed(outcome: &'static str, rows: u64) {
     counter!("tidegate_relayed_total", "outcome" => outcome).increment(rows);
 }
 
-/// State of an AMQP connection: `purpose` is `publish` or `consume`.
-pub fn connection_up(purpose: &'static str, up: bool) {
-    gauge!("tidegate_amqp_connection_up", "purpose" => purpose).set(if up { 1.0 } else { 0.0 });
+/// Connections that stand, by purpose (`publish` or `consume`), and how many of them are blocked. The gauges say whether
+/// there is one: publishing uses several, and an old one may end after its successor has begun.
+static CONNECTIONS: Mutex<BTreeMap<&'static str, (u32, u32)>> = Mutex::new(BTreeMap::new());
+
+/// What one AMQP connection contributes to the gauges, for as long as it stands.
+#[derive(Debug)]
+pub struct ConnectionGauges {
+    purpose: &'static str,
+    blocked: bool,
 }
 
-/// Whether the broker blocks the connection (memory or disk alarm).
-pub fn connection_blocked(purpose: &'static str, blocked: bool) {
-    gauge!("tidegate_amqp_connection_blocked", "purpose" => purpose).set(if blocked { 1.0 } else { 0.0 });
+impl ConnectionGauges {
+    /// A connection was opened.
+    pub fn up(purpose: &'static str) -> Self {
+        count_connections(purpose, |(up, _)| *up += 1);
+        Self {
+            purpose,
+            blocked: false,
+        }
+    }
+
+    /// The broker blocks it (memory or disk alarm), or does so no longer.
+    pub fn blocked(&mut self, now: bool) {
+        match (self.blocked, now) {
+            (false, true) => count_connections(self.purpose, |(_, blocked)| *blocked += 1),
+            (true, false) => count_connections(self.purpose, |(_, blocked)| *blocked -= 1),
+            _ => {}
+        }
+        self.blocked = now;
+    }
+}
+
+impl Drop for ConnectionGauges {
+    fn drop(&mut self) {
+        self.blocked(false);
+        count_connections(self.purpose, |(up, _)| *up -= 1);
+    }
+}
+
+fn count_connections(purpose: &'static str, change: impl FnOnce(&mut (u32, u32))) {
+    let mut connections = CONNECTIONS.lock().unwrap_or_else(PoisonError::into_inner);
+    let counts = connections.entry(purpose).or_default();
+    change(counts);
+    let one_if = |count: u32| if count > 0 { 1.0 } else { 0.0 };
+    gauge!("tidegate_amqp_connection_up", "purpose" => purpose).set(one_if(counts.0));
+    gauge!("tidegate_amqp_connection_blocked", "purpose" => purpose).set(one_if(counts.1));
 }
 
 /// A consumer of `queue` subscribed again because of `why`.

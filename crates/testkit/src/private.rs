@@ -1,5 +1,7 @@
 //! RabbitMQ and Postgres of a test's own, to be killed and started again.
 
+mod control;
+
 use std::{
     path::{Path, PathBuf},
     process::{Command, Output},
@@ -30,7 +32,7 @@ impl PrivateServices {
             state,
             services: Services::default(),
         };
-        private.dev("up").await;
+        private.dev("up", &[]).await;
         let env = std::fs::read_to_string(private.state.path().join("env")).expect("./dev up wrote its env");
         let value = |name: &str| {
             let assignment = env
@@ -56,26 +58,27 @@ impl PrivateServices {
 
     /// Kills the broker (`kill -9`): what it had not written is gone.
     pub async fn kill_broker(&self) {
-        self.dev("kill-broker").await;
+        self.dev("kill-broker", &[]).await;
     }
 
     /// Starts the broker on its old data and waits until it serves.
     pub async fn start_broker(&self) {
-        self.dev("start-broker").await;
+        self.dev("start-broker", &[]).await;
     }
 
     /// Kills Postgres (`kill -9`), its children included.
     pub async fn kill_postgres(&self) {
-        self.dev("kill-postgres").await;
+        self.dev("kill-postgres", &[]).await;
     }
 
     /// Starts Postgres on its old data and waits until it serves.
     pub async fn start_postgres(&self) {
-        self.dev("start-postgres").await;
+        self.dev("start-postgres", &[]).await;
     }
 
-    async fn dev(&self, command: &str) {
+    async fn dev(&self, command: &str, arguments: &[&str]) {
         let mut program = self.command(command);
+        program.args(arguments);
         let run = tokio::task::spawn_blocking(move || program.output());
         let output = run.await.expect("the wait does not panic");
         let output = output.expect("./dev can be run");

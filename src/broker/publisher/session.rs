@@ -1,5 +1,9 @@
 //! One confirm channel's life: write, await confirms, tell returned messages apart.
 //!
+//! While the broker blocks the connection (memory or disk alarm) nothing is wrong with it: nothing more is written, what is
+//! overdue is answered as unknown, and the session goes on once the alarm is over. A new connection would only be blocked
+//! as well.
+//!
 //! lapin hands a returned message to whichever confirm completes next, which under a `multiple` acknowledgement
 //! can be another publish's. Two facts make the association exact again: the broker sends the return before the
 //! confirm of the same message, and lapin completes all confirms of one frame under one lock. So the session
@@ -9,6 +13,7 @@ use std::{
     collections::{BTreeMap, HashMap, HashSet},
     future::Future,
     pin::Pin,
+    time::Duration,
 };
 
 use deadpool_lapin::{Connection, Pool};
@@ -20,29 +25,35 @@ use lapin::{
     types::{FieldTable, ShortString},
 };
 use tokio::{
-    sync::{mpsc, oneshot},
-    time::{Instant, sleep_until, timeout, timeout_at},
+    sync::{mpsc, oneshot, watch},
+    time::{Instant, sleep, sleep_until, timeout, timeout_at},
 };
 
-use super::{Outgoing, PublishOutcome, Request};
+use super::{Outgoing, PublishOutcome, Request, State};
 use crate::broker::{
     BrokerSettings,
     connection::{self, LinkError, within},
 };
+
+/// What a caller is told whose message could not be sent because of an alarm.
+pub(super) const ALARM: &str = "the broker blocks publishers (memory or disk alarm)";
+
+/// How often a blocked session looks whether anybody still needs it.
+const BLOCKED_CHECK: Duration = Duration::from_secs(1);
 
 /// How a session ended.
 pub(super) enum End {
     /// All handles are gone and everything is settled.
     NoMoreRequests,
     /// The channel can't be trusted any more.
-    Lost(Lost),
+    Lost(Box<Lost>),
 }
 
 /// A lost channel, and the request that it was lost over before a byte of it was written: the next session takes
 /// that one first.
 pub(super) struct Lost {
     pub(super) why: String,
-    pub(super) unwritten: Option<Box<Request>>,
+    pub(super) unwritten: Option<Request>,
 }
 
 impl From<String> for Lost {
@@ -87,6 +98,8 @@ pub(super) struct Session {
     returned: HashMap<MessageKey, BasicReturnMessage>,
     known_exchanges: HashSet<String>,
     sequence: u64,
+    /// Whether the broker blocks the connection.
+    blocked: watch::Receiver<bool>,
 }
 
 /// Opens a confirm channel on a connection of the pool.
@@ -103,7 +116,7 @@ pub(super) async fn open(pool: &Pool, settings: &BrokerSettings) -> Result<Sessi
     };
     match opened.await {
         Ok(channel) => {
-            connection::watch(&connection, "publish");
+            let blocked = connection::watch(&connection, "publish");
             Ok(Session {
                 settings: settings.clone(),
                 channel,
@@ -113,6 +126,7 @@ pub(super) async fn open(pool: &Pool, settings: &BrokerSettings) -> Result<Sessi
                 returned: HashMap::new(),
                 known_exchanges: HashSet::new(),
                 sequence: 0,
+                blocked,
             })
         }
         Err(error) => {
@@ -124,28 +138,39 @@ pub(super) async fn open(pool: &Pool, settings: &BrokerSettings) -> Result<Sessi
 }
 
 impl Session {
-    /// Works until the handles are gone or the channel is lost.
-    pub(super) async fn run(&mut self, requests: &mut mpsc::Receiver<Request>) -> End {
+    /// Works until the handles are gone or the channel is lost. Whether it is blocked is shown in `state`.
+    pub(super) async fn run(&mut self, requests: &mut mpsc::Receiver<Request>, state: &State) -> End {
         let mut more = true;
         while more || !self.waiting.is_empty() {
+            let blocked = *self.blocked.borrow_and_update();
+            state.set(blocked.then_some(ALARM));
             let overdue = self.waiting.first_key_value().map(|(_, w)| w.deadline);
             tokio::select! {
                 biased;
                 Some(first) = self.confirms.next(), if !self.confirms.is_empty() => {
                     if let Err(why) = self.settle(first) {
-                        return End::Lost(why.into());
+                        return End::Lost(Box::new(why.into()));
                     }
                 }
-                request = requests.recv(), if more && self.waiting.len() < self.settings.in_flight => match request {
+                // An error means that the connection is gone, which the confirms will say.
+                Ok(()) = self.blocked.changed() => {}
+                request = requests.recv(), if more && !blocked && self.waiting.len() < self.settings.in_flight => match request {
                     Some(request) => {
                         if let Err(lost) = self.write(request).await {
-                            return End::Lost(lost);
+                            return End::Lost(Box::new(lost));
                         }
                     }
                     None => more = false,
                 },
+                () = sleep(BLOCKED_CHECK), if blocked && overdue.is_none() => {
+                    more = !(requests.is_closed() && requests.is_empty());
+                }
                 () = sleep_until(overdue.unwrap_or_else(Instant::now)), if overdue.is_some() => {
-                    return End::Lost(format!("no confirm within {:?}", self.settings.confirm_timeout).into());
+                    if blocked {
+                        self.expire();
+                        continue;
+                    }
+                    return End::Lost(Box::new(format!("no confirm within {:?}", self.settings.confirm_timeout).into()));
                 }
             }
         }
@@ -174,7 +199,7 @@ impl Session {
             Err(why) => {
                 return Err(Lost {
                     why,
-                    unwritten: Some(Box::new(request)),
+                    unwritten: Some(request),
                 });
             }
         }
@@ -182,7 +207,7 @@ impl Session {
             let why = "the channel is closed".to_owned();
             return Err(Lost {
                 why,
-                unwritten: Some(Box::new(request)),
+                unwritten: Some(request),
             });
         }
         let Request {
@@ -212,12 +237,25 @@ impl Session {
             }
             Ok(Err(error)) => error.to_string(),
             Err(_) if self.connection.status().blocked() => {
-                "the broker blocks publishers (memory or disk alarm)".to_owned()
+                let why = ALARM.to_owned();
+                let _ = reply.send(PublishOutcome::TimedOut { why });
+                return Ok(());
             }
             Err(_) => "the message could not be written in time".to_owned(),
         };
         let _ = reply.send(PublishOutcome::TimedOut { why: why.clone() });
         Err(why.into())
+    }
+
+    /// Answers what is overdue as unknown. Its confirms may still come; nobody waits for them.
+    fn expire(&mut self) {
+        let now = Instant::now();
+        while let Some(first) = self.waiting.first_entry()
+            && first.get().deadline <= now
+        {
+            let why = ALARM.to_owned();
+            let _ = first.remove().reply.send(PublishOutcome::TimedOut { why });
+        }
     }
 
     /// Answers the publish whose confirm came first, and all others that are ready by now.

@@ -1,0 +1,37 @@
+//! Processes die: worker, server, broker and database are killed and come back, and everything is counted.
+//!
+//! The programs are the real ones: `tidegate serve` and a worker, as processes that are ended by `kill -9`. Services that are
+//! killed are private to their test. Each report goes to stderr, and with it the seed that repeats the run.
+//!
+//! `TIDEGATE_SEED` repeats a run; `TIDEGATE_LONG=1` runs the two schedulers for two minutes.
+
+mod accounts;
+mod blocked;
+mod broker_restart;
+mod chaos;
+mod claimed_then_killed;
+mod installation;
+mod journal;
+mod killer;
+mod late_services;
+mod load;
+mod producers;
+mod schedules;
+mod server;
+mod two_schedulers;
+mod worker;
+
+/// Prints to stderr past the test harness, which shows only what failing tests print.
+fn report(text: &str) {
+    use std::io::Write;
+    // Nobody to tell if it can't be written.
+    let _ = std::io::stderr().write_all(format!("\n{}\n", text.trim_end()).as_bytes());
+}
+
+/// The seed of this run: given, or new.
+fn seed() -> u64 {
+    match std::env::var("TIDEGATE_SEED") {
+        Ok(seed) => seed.parse().expect("TIDEGATE_SEED is a number"),
+        Err(_) => rand::random::<u32>().into(),
+    }
+}

@@ -1,0 +1,157 @@
+//! Cron rows as teams insert them, and the count of their occurrences.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use chrono::{DateTime, Utc};
+use sqlx::PgPool;
+use tidegate::core::cron::Schedule;
+use tidegate_testkit::eventually;
+
+use crate::installation::{PATIENCE, TICK};
+
+const ZONES: [&str; 5] = [
+    "UTC",
+    "Asia/Shanghai",
+    "America/New_York",
+    "Asia/Kathmandu",
+    "Pacific/Chatham",
+];
+
+/// Time between registering rows and their first occurrence: a server has that long to notice them.
+const NOTICE: Duration = Duration::from_secs(10);
+
+#[derive(Debug)]
+struct Row {
+    id: i64,
+    schedule: Schedule,
+}
+
+/// Registered rows that all begin and end at the same instants.
+#[derive(Debug)]
+pub(crate) struct Schedules {
+    rows: Vec<Row>,
+    pub(crate) starts_at: DateTime<Utc>,
+    pub(crate) ends_at: DateTime<Utc>,
+}
+
+/// An occurrence that the ledger accounts for.
+#[derive(Clone, Debug)]
+pub(crate) struct Fire {
+    pub(crate) at: DateTime<Utc>,
+    pub(crate) outcome: String,
+    pub(crate) task_id: Option<String>,
+    pub(crate) recorded_at: DateTime<Utc>,
+}
+
+impl Schedules {
+    /// Registers a row per period, a number of seconds from 1 to 59, in zones that take turns, to run for `lifetime`. A server
+    /// must be running.
+    pub(crate) async fn register(sql: &PgPool, periods: &[u32], lifetime: Duration) -> Self {
+        let (starts_at, ends_at): (DateTime<Utc>, DateTime<Utc>) = sqlx::query_as(
+            "SELECT now() + $1 * interval '1 second', now() + ($1 + $2) * interval '1 second'",
+        )
+        .bind(NOTICE.as_secs_f64())
+        .bind(lifetime.as_secs_f64())
+        .fetch_one(sql)
+        .await
+        .unwrap();
+        let mut rows = Vec::new();
+        for (n, period) in periods.iter().enumerate() {
+            let (expression, zone) = (format!("*/{period} * * * * *"), ZONES[n % ZONES.len()]);
+            let id = sqlx::query_scalar(
+                "INSERT INTO tidegate.cron_tasks (name, task_type, cron_expression, time_zone, starts_at, ends_at, payload) \
+                 VALUES ($1, $2, $3, $4, $5, $6, '{\"ms\": 5}') RETURNING id",
+            )
+            .bind(format!("row-{n}"))
+            .bind(TICK)
+            .bind(&expression)
+            .bind(zone)
+            .bind(starts_at)
+            .bind(ends_at)
+            .fetch_one(sql)
+            .await
+            .unwrap();
+            rows.push(Row {
+                id,
+                schedule: Schedule::parse(&expression, zone).unwrap(),
+            });
+        }
+        eventually(PATIENCE, "every row to have its first time", async || {
+            let waiting =
+                "SELECT count(*) FROM tidegate.cron_tasks WHERE next_fire_at IS NULL AND NOT exhausted";
+            sqlx::query_scalar::<_, i64>(waiting)
+                .fetch_one(sql)
+                .await
+                .unwrap()
+                == 0
+        })
+        .await;
+        assert!(Utc::now() < starts_at, "the rows were noticed within {NOTICE:?}");
+        Self {
+            rows,
+            starts_at,
+            ends_at,
+        }
+    }
+
+    /// Waits until every row has been worked off to its end.
+    pub(crate) async fn ended(&self, sql: &PgPool, patience: Duration) {
+        eventually(patience, "every schedule to have ended", async || {
+            let left = "SELECT count(*) FROM tidegate.cron_tasks WHERE NOT exhausted";
+            // The database may be down.
+            sqlx::query_scalar::<_, i64>(left)
+                .fetch_one(sql)
+                .await
+                .is_ok_and(|left| left == 0)
+        })
+        .await;
+    }
+
+    /// All recorded occurrences, after comparing them with the calendar: none is missing, none is there that should not be.
+    /// That none is there twice is asked of the rows and not of the table's key.
+    pub(crate) async fn verified(&self, sql: &PgPool) -> Vec<Fire> {
+        let rows: Vec<(i64, DateTime<Utc>, String, Option<String>, DateTime<Utc>)> = sqlx::query_as(
+            "SELECT cron_task_id, fire_at, outcome, task_id, recorded_at FROM tidegate.cron_fires",
+        )
+        .fetch_all(sql)
+        .await
+        .unwrap();
+        let mut recorded: BTreeMap<i64, Vec<DateTime<Utc>>> = BTreeMap::new();
+        for (id, at, ..) in &rows {
+            recorded.entry(*id).or_default().push(*at);
+        }
+        for row in &self.rows {
+            let mut found = recorded.remove(&row.id).unwrap_or_default();
+            found.sort();
+            let expected = self.occurrences(&row.schedule);
+            assert_eq!(found, expected, "occurrences of row {}", row.id);
+        }
+        assert!(recorded.is_empty(), "occurrences of no row: {recorded:?}");
+        let fire = |(_, at, outcome, task_id, recorded_at)| Fire {
+            at,
+            outcome,
+            task_id,
+            recorded_at,
+        };
+        let fires: Vec<Fire> = rows.into_iter().map(fire).collect();
+        let mut ids: Vec<_> = fires.iter().filter_map(|fire| fire.task_id.as_deref()).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(
+            ids.len(),
+            fires.iter().filter(|fire| fire.task_id.is_some()).count(),
+            "task ids are unique"
+        );
+        fires
+    }
+
+    fn occurrences(&self, schedule: &Schedule) -> Vec<DateTime<Utc>> {
+        let mut at = self.starts_at - chrono::TimeDelta::microseconds(1);
+        let mut all = Vec::new();
+        while let Some(next) = schedule.next_after(at).filter(|next| *next < self.ends_at) {
+            all.push(next);
+            at = next;
+        }
+        all
+    }
+}
