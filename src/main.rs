@@ -1,1 +1,7 @@
-fn main() {}
+//! The `tidegate` binary; everything is in the library.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    tidegate::cli::run()
+}

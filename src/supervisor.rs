@@ -84,7 +84,11 @@ mod tests {
         let (health, cancel, runs) = (Health::default(), CancellationToken::new(), AtomicU32::new(0));
         health.expect("test");
         supervise("test", health.clone(), cancel.clone(), || {
-            let (run, cancel, health) = (runs.fetch_add(1, Ordering::SeqCst), cancel.clone(), health.clone());
+            let (run, cancel, health) = (
+                runs.fetch_add(1, Ordering::SeqCst),
+                cancel.clone(),
+                health.clone(),
+            );
             async move {
                 match run {
                     0 => Err("no table"),

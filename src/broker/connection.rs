@@ -41,14 +41,22 @@ struct Inner {
 
 impl std::fmt::Debug for Link {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Link").field("purpose", &self.inner.purpose).finish_non_exhaustive()
+        f.debug_struct("Link")
+            .field("purpose", &self.inner.purpose)
+            .finish_non_exhaustive()
     }
 }
 
 impl Link {
     /// A link that is not yet connected. `purpose` names it in metrics and in the broker's list of connections.
     pub fn new(settings: BrokerSettings, purpose: &'static str) -> Self {
-        Self { inner: Arc::new(Inner { settings, purpose, current: Mutex::new(None) }) }
+        Self {
+            inner: Arc::new(Inner {
+                settings,
+                purpose,
+                current: Mutex::new(None),
+            }),
+        }
     }
 
     /// A fresh channel on the live connection, which is opened if there is none.
@@ -73,7 +81,11 @@ impl Link {
     /// Closes the connection, waiting for the broker at most `connect_timeout`.
     pub async fn close(&self) {
         if let Some(connection) = self.inner.current.lock().await.take() {
-            let _ = timeout(self.inner.settings.connect_timeout, connection.close(200, "bye".into())).await;
+            let _ = timeout(
+                self.inner.settings.connect_timeout,
+                connection.close(200, "bye".into()),
+            )
+            .await;
         }
     }
 }
@@ -81,8 +93,11 @@ impl Link {
 /// Opens a connection and watches what the broker says about it.
 pub async fn connect(settings: &BrokerSettings, purpose: &'static str) -> Result<Connection, LinkError> {
     let properties = properties(settings, purpose);
-    let connection =
-        within(settings.connect_timeout, Connection::connect(settings.url.expose_secret(), properties)).await?;
+    let connection = within(
+        settings.connect_timeout,
+        Connection::connect(settings.url.expose_secret(), properties),
+    )
+    .await?;
     watch(&connection, purpose);
     Ok(connection)
 }

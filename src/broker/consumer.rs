@@ -70,7 +70,10 @@ impl Incoming {
 
     /// Puts it back on its queue, for when nothing could be published.
     pub async fn requeue(self) -> Result<(), Stale> {
-        let options = BasicNackOptions { requeue: true, ..BasicNackOptions::default() };
+        let options = BasicNackOptions {
+            requeue: true,
+            ..BasicNackOptions::default()
+        };
         match timeout(METHOD_TIMEOUT, self.acker.nack(options)).await {
             Ok(Ok(true)) => Ok(()),
             Ok(Ok(false) | Err(_)) | Err(_) => Err(Stale),
@@ -142,14 +145,22 @@ async fn run(
 ) -> Result<End, LinkError> {
     let channel = link.channel().await?;
     let prefetch = subscription.prefetch.max(1);
-    within(METHOD_TIMEOUT, channel.basic_qos(prefetch, BasicQosOptions::default())).await?;
+    within(
+        METHOD_TIMEOUT,
+        channel.basic_qos(prefetch, BasicQosOptions::default()),
+    )
+    .await?;
     // A new tag each time: 3.10.8 mixes up a consumer that is registered again while deliveries are in flight.
     let tag = format!("tidegate-{}", uuid::Uuid::now_v7());
     let (Some(queue), Some(tag)) = (short(&subscription.queue), short(&tag)) else {
         return Err(LinkError::Name(subscription.queue.clone()));
     };
-    let consume =
-        channel.basic_consume(queue, tag.clone(), BasicConsumeOptions::default(), FieldTable::default());
+    let consume = channel.basic_consume(
+        queue,
+        tag.clone(),
+        BasicConsumeOptions::default(),
+        FieldTable::default(),
+    );
     let mut deliveries = within(METHOD_TIMEOUT, consume).await?;
     health.up(&subscription.part);
     tracing::info!(queue = %subscription.queue, prefetch, "consuming");

@@ -39,33 +39,49 @@ pub fn integer(properties: &BasicProperties, name: &str) -> Option<i64> {
     }
 }
 
+/// `content_encoding`, if there is one.
+pub fn encoding(properties: &BasicProperties) -> Option<&str> {
+    properties.content_encoding().as_ref().map(ShortString::as_str)
+}
+
 /// The `x-delay` header as text, whatever AMQP type a client wrote it as; `None` if there is none.
 pub fn delay_header(properties: &BasicProperties) -> Option<String> {
     if let Some(number) = integer(properties, headers::DELAY) {
         return Some(number.to_string());
     }
-    Some(match properties.headers().as_ref()?.inner().get(headers::DELAY)? {
-        AMQPValue::LongString(text) => text.to_string(),
-        AMQPValue::ShortString(text) => text.to_string(),
-        AMQPValue::Float(number) => number.to_string(),
-        AMQPValue::Double(number) => number.to_string(),
-        _ => "a value that is no number".to_owned(),
-    })
+    Some(
+        match properties.headers().as_ref()?.inner().get(headers::DELAY)? {
+            AMQPValue::LongString(text) => text.to_string(),
+            AMQPValue::ShortString(text) => text.to_string(),
+            AMQPValue::Float(number) => number.to_string(),
+            AMQPValue::Double(number) => number.to_string(),
+            _ => "a value that is no number".to_owned(),
+        },
+    )
 }
 
 /// An instant written as RFC 3339.
 pub fn instant(properties: &BasicProperties, name: &str) -> Option<DateTime<Utc>> {
-    Some(DateTime::parse_from_rfc3339(text(properties, name)?).ok()?.to_utc())
+    Some(
+        DateTime::parse_from_rfc3339(text(properties, name)?)
+            .ok()?
+            .to_utc(),
+    )
 }
 
 /// Number of this attempt: 1 where the header is absent or absurd.
 pub fn attempt(properties: &BasicProperties) -> u32 {
-    integer(properties, headers::ATTEMPT).and_then(|n| u32::try_from(n).ok()).unwrap_or(1).max(1)
+    integer(properties, headers::ATTEMPT)
+        .and_then(|n| u32::try_from(n).ok())
+        .unwrap_or(1)
+        .max(1)
 }
 
 /// How often the broker has taken the message back from a consumer.
 pub fn returns(properties: &BasicProperties) -> u32 {
-    integer(properties, headers::DELIVERY_COUNT).and_then(|n| u32::try_from(n).ok()).unwrap_or(0)
+    integer(properties, headers::DELIVERY_COUNT)
+        .and_then(|n| u32::try_from(n).ok())
+        .unwrap_or(0)
 }
 
 /// The newest entry of the broker's death record.
@@ -79,8 +95,12 @@ pub struct Death {
 
 /// Why the broker dead-lettered the message last, if it did.
 pub fn last_death(properties: &BasicProperties) -> Option<Death> {
-    let AMQPValue::FieldArray(deaths) = properties.headers().as_ref()?.inner().get("x-death")? else { return None };
-    let AMQPValue::FieldTable(newest) = deaths.as_slice().first()? else { return None };
+    let AMQPValue::FieldArray(deaths) = properties.headers().as_ref()?.inner().get("x-death")? else {
+        return None;
+    };
+    let AMQPValue::FieldTable(newest) = deaths.as_slice().first()? else {
+        return None;
+    };
     let string = |value: &AMQPValue| match value {
         AMQPValue::LongString(text) => Some(text.to_string()),
         _ => None,
@@ -89,7 +109,10 @@ pub fn last_death(properties: &BasicProperties) -> Option<Death> {
         Some(AMQPValue::FieldArray(keys)) => keys.as_slice().first().and_then(string),
         _ => None,
     };
-    Some(Death { reason: string(newest.inner().get("reason")?)?, routing_key })
+    Some(Death {
+        reason: string(newest.inner().get("reason")?)?,
+        routing_key,
+    })
 }
 
 /// Properties and headers of a message that is published again: what the producer set, without what belongs to
@@ -107,7 +130,9 @@ pub fn carried(properties: &BasicProperties) -> (BasicProperties, Headers) {
         correlation_id => with_correlation_id, reply_to => with_reply_to, message_id => with_message_id,
         timestamp => with_timestamp, kind => with_type, app_id => with_app_id, priority => with_priority);
     let foreign = properties.headers().iter().flat_map(|table| table.inner());
-    let mut kept: Vec<_> = foreign.filter(|(name, _)| !headers::is_never_republished(name.as_str())).collect();
+    let mut kept: Vec<_> = foreign
+        .filter(|(name, _)| !headers::is_never_republished(name.as_str()))
+        .collect();
     let mut total: usize = kept.iter().map(|(name, value)| size(name, value)).sum();
     if total > MAX_CARRIED_HEADER_BYTES {
         kept.sort_by_key(|(name, value)| size(name, value));
@@ -129,7 +154,11 @@ fn size(name: &ShortString, value: &AMQPValue) -> usize {
         AMQPValue::ShortString(text) => text.as_str().len(),
         AMQPValue::ByteArray(bytes) => bytes.as_slice().len(),
         AMQPValue::FieldTable(table) => table.inner().iter().map(|(n, v)| size(n, v)).sum(),
-        AMQPValue::FieldArray(items) => items.as_slice().iter().map(|v| size(&ShortString::default(), v)).sum(),
+        AMQPValue::FieldArray(items) => items
+            .as_slice()
+            .iter()
+            .map(|v| size(&ShortString::default(), v))
+            .sum(),
         _ => 8,
     };
     name.as_str().len() + 6 + inside
@@ -143,7 +172,8 @@ impl Headers {
     /// Sets a text header.
     #[must_use]
     pub fn text(mut self, name: &'static str, value: &str) -> Self {
-        self.0.insert(name.into(), AMQPValue::LongString(value.as_bytes().into()));
+        self.0
+            .insert(name.into(), AMQPValue::LongString(value.as_bytes().into()));
         self
     }
 
@@ -155,7 +185,11 @@ impl Headers {
     /// Sets a text header unless it is there already.
     #[must_use]
     pub fn text_if_absent(self, name: &'static str, value: &str) -> Self {
-        if self.has(name) { self } else { self.text(name, value) }
+        if self.has(name) {
+            self
+        } else {
+            self.text(name, value)
+        }
     }
 
     /// Sets a number header.
@@ -204,7 +238,11 @@ mod tests {
             (AMQPValue::LongString(vec![0xff, 0x8d].into()), 1),
         ];
         for (value, expected) in cases {
-            assert_eq!(attempt(&with_header(headers::ATTEMPT, value.clone())), expected, "{value:?}");
+            assert_eq!(
+                attempt(&with_header(headers::ATTEMPT, value.clone())),
+                expected,
+                "{value:?}"
+            );
         }
         assert_eq!(attempt(&BasicProperties::default()), 1);
     }
@@ -212,7 +250,14 @@ mod tests {
     #[test]
     fn a_republish_carries_the_producers_headers_only() {
         let mut table = FieldTable::default();
-        for name in ["x-death", "x-delivery-count", "CC", "x-delay", "tenant", headers::ATTEMPT] {
+        for name in [
+            "x-death",
+            "x-delivery-count",
+            "CC",
+            "x-delay",
+            "tenant",
+            headers::ATTEMPT,
+        ] {
             table.insert(name.into(), AMQPValue::LongString("v".into()));
         }
         let properties = BasicProperties::default()
@@ -222,7 +267,12 @@ mod tests {
             .with_user_id("somebody".into())
             .with_delivery_mode(1);
         let (carried, kept) = carried(&properties);
-        let names: Vec<_> = kept.into_table().inner().keys().map(ToString::to_string).collect();
+        let names: Vec<_> = kept
+            .into_table()
+            .inner()
+            .keys()
+            .map(ToString::to_string)
+            .collect();
         assert_eq!(names, ["tenant", headers::ATTEMPT]);
         assert_eq!(carried.message_id().as_ref().unwrap().as_str(), "id");
         assert_eq!(*carried.delivery_mode(), Some(2));
@@ -233,7 +283,10 @@ mod tests {
     fn too_many_header_bytes_leave_the_largest_behind() {
         let mut table = FieldTable::default();
         for i in 0..40 {
-            table.insert(format!("h{i}").as_str().into(), AMQPValue::LongString(vec![b'x'; 4096].into()));
+            table.insert(
+                format!("h{i}").as_str().into(),
+                AMQPValue::LongString(vec![b'x'; 4096].into()),
+            );
         }
         table.insert("small".into(), AMQPValue::LongString("kept".into()));
         let (_, kept) = carried(&BasicProperties::default().with_headers(table));
@@ -252,7 +305,10 @@ mod tests {
             AMQPValue::FieldArray(vec![AMQPValue::LongString("order.close".into())].into()),
         );
         let deaths = AMQPValue::FieldArray(vec![AMQPValue::FieldTable(death)].into());
-        let expected = Death { reason: "rejected".to_owned(), routing_key: Some("order.close".to_owned()) };
+        let expected = Death {
+            reason: "rejected".to_owned(),
+            routing_key: Some("order.close".to_owned()),
+        };
         assert_eq!(last_death(&with_header("x-death", deaths)), Some(expected));
         assert_eq!(last_death(&with_header("x-death", AMQPValue::Void)), None);
     }

@@ -101,7 +101,9 @@ pub struct Publisher {
 
 impl std::fmt::Debug for Publisher {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Publisher").field("actors", &self.actors.len()).finish_non_exhaustive()
+        f.debug_struct("Publisher")
+            .field("actors", &self.actors.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -124,8 +126,7 @@ impl Publisher {
             }),
         };
         let named = settings.clone();
-        let pool = config
-            .create_pool(move || connection::properties(&named, "publish"), Runtime::Tokio1)?;
+        let pool = config.create_pool(move || connection::properties(&named, "publish"), Runtime::Tokio1)?;
         let actors = (0..size)
             .map(|_| {
                 let (sender, requests) = mpsc::channel(settings.in_flight.max(1));
@@ -133,7 +134,11 @@ impl Publisher {
                 sender
             })
             .collect();
-        Ok(Self { actors, next: Arc::default(), confirm_timeout: settings.confirm_timeout })
+        Ok(Self {
+            actors,
+            next: Arc::default(),
+            confirm_timeout: settings.confirm_timeout,
+        })
     }
 
     /// Publishes `message`, mandatory and confirmed. Returns within the confirm timeout.
@@ -141,9 +146,22 @@ impl Publisher {
         let deadline = Instant::now() + self.confirm_timeout;
         let (reply, answer) = oneshot::channel();
         let actor = &self.actors[self.next.fetch_add(1, Ordering::Relaxed) % self.actors.len()];
-        match timeout_at(deadline, actor.send(Request { message, deadline, reply })).await {
+        match timeout_at(
+            deadline,
+            actor.send(Request {
+                message,
+                deadline,
+                reply,
+            }),
+        )
+        .await
+        {
             Ok(Ok(())) => {}
-            Ok(Err(_)) => return PublishOutcome::TimedOut { why: "the publisher has stopped".to_owned() },
+            Ok(Err(_)) => {
+                return PublishOutcome::TimedOut {
+                    why: "the publisher has stopped".to_owned(),
+                };
+            }
             Err(_) => return self.timed_out("a free place in the publish queue"),
         }
         match timeout_at(deadline, answer).await {
@@ -153,7 +171,9 @@ impl Publisher {
     }
 
     fn timed_out(&self, what: &str) -> PublishOutcome {
-        PublishOutcome::TimedOut { why: format!("waited {:?} for {what}", self.confirm_timeout) }
+        PublishOutcome::TimedOut {
+            why: format!("waited {:?} for {what}", self.confirm_timeout),
+        }
     }
 }
 
@@ -161,16 +181,25 @@ impl Publisher {
 /// in the queue meanwhile; one whose caller has given up is dropped when its turn comes.
 async fn keep_publishing(pool: Pool, settings: BrokerSettings, mut requests: mpsc::Receiver<Request>) {
     let mut waits = backoff();
+    let mut unwritten = None;
     // Closed and empty means that no handle is left and nothing waits.
-    while !(requests.is_closed() && requests.is_empty()) {
+    while unwritten.is_some() || !(requests.is_closed() && requests.is_empty()) {
         let why = match session::open(&pool, &settings).await {
             Ok(mut session) => {
                 waits = backoff();
-                match session.run(&mut requests).await {
+                let end = match unwritten.take() {
+                    Some(request) => match session.write(request).await {
+                        Ok(()) => session.run(&mut requests).await,
+                        Err(lost) => session::End::Lost(lost),
+                    },
+                    None => session.run(&mut requests).await,
+                };
+                match end {
                     session::End::NoMoreRequests => return session.close().await,
-                    session::End::Lost(why) => {
-                        session.abandon(&why);
-                        why
+                    session::End::Lost(lost) => {
+                        session.abandon(&lost.why);
+                        unwritten = lost.unwritten;
+                        lost.why
                     }
                 }
             }

@@ -2,6 +2,7 @@
 //!
 //! May import: `core`, `topology`, `broker`, `telemetry`. Every publish is mandatory and awaited until confirmed.
 
+pub mod prepare;
 pub mod resend;
 
 use std::{sync::Arc, time::Duration};
@@ -140,7 +141,12 @@ impl TaskPublisher {
             None => headers,
         };
         let properties = properties(&task)?.with_headers(headers.into_table());
-        let message = Outgoing { exchange, routing_key, body: task.body, properties };
+        let message = Outgoing {
+            exchange,
+            routing_key,
+            body: task.body,
+            properties,
+        };
         self.publish(message, Some(&task.task_type)).await
     }
 
@@ -192,7 +198,12 @@ impl TaskPublisher {
 
 fn properties(task: &Task) -> Result<BasicProperties, SendError> {
     let fit = |what: &str, value: &str| {
-        short(value).ok_or_else(|| SendError::Invalid(format!("{what} has {} bytes; AMQP carries at most 255", value.len())))
+        short(value).ok_or_else(|| {
+            SendError::Invalid(format!(
+                "{what} has {} bytes; AMQP carries at most 255",
+                value.len()
+            ))
+        })
     };
     let mut properties = BasicProperties::default()
         .with_delivery_mode(2)

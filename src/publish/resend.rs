@@ -58,8 +58,12 @@ impl TaskPublisher {
         let (properties, headers) = again(incoming, known, now);
         let headers = failed(headers, known, failure, now)
             .integer(headers::ATTEMPT, attempt.into())
-            .instant(headers::DUE_AT, now + chrono::Duration::from_std(delay).unwrap_or_default());
-        self.to_queue(incoming, known, queue, delay, properties, headers).await
+            .instant(
+                headers::DUE_AT,
+                now + chrono::Duration::from_std(delay).unwrap_or_default(),
+            );
+        self.to_queue(incoming, known, queue, delay, properties, headers)
+            .await
     }
 
     /// Sends `incoming` back to `queue` at once, as the same attempt.
@@ -68,7 +72,8 @@ impl TaskPublisher {
     /// delivery, and a shutdown is none.
     pub async fn give_back(&self, incoming: &Incoming, known: &Known, queue: &str) -> Result<(), SendError> {
         let (properties, headers) = again(incoming, known, Utc::now());
-        self.to_queue(incoming, known, queue, Duration::ZERO, properties, headers).await
+        self.to_queue(incoming, known, queue, Duration::ZERO, properties, headers)
+            .await
     }
 
     /// Sends `incoming` on from `task.ingress`: to its own routing key after `delay`.
@@ -99,7 +104,8 @@ impl TaskPublisher {
                 (route.exchange, route.routing_key)
             }
         };
-        self.republish(incoming, known, exchange, routing_key, properties, headers).await
+        self.republish(incoming, known, exchange, routing_key, properties, headers)
+            .await
     }
 
     /// Sends `incoming` to `task.dead` with its reason and its exact bytes.
@@ -114,8 +120,12 @@ impl TaskPublisher {
         let (properties, headers) = again(incoming, known, now);
         let headers = failed(headers, known, failure, now).text(headers::DEAD_REASON, reason.as_str());
         let exchange = self.topology.names.dead();
-        let key = known.queue.clone().unwrap_or_else(|| incoming.routing_key.clone());
-        self.republish(incoming, known, exchange, key, properties, headers).await
+        let key = known
+            .queue
+            .clone()
+            .unwrap_or_else(|| incoming.routing_key.clone());
+        self.republish(incoming, known, exchange, key, properties, headers)
+            .await
     }
 
     async fn to_queue(
@@ -128,7 +138,15 @@ impl TaskPublisher {
         headers: Headers,
     ) -> Result<(), SendError> {
         let route = ladder::route(&self.topology.names, delay, &Target::Queue(queue.to_owned()))?;
-        self.republish(incoming, known, route.exchange, route.routing_key, properties, headers).await
+        self.republish(
+            incoming,
+            known,
+            route.exchange,
+            route.routing_key,
+            properties,
+            headers,
+        )
+        .await
     }
 
     async fn republish(
@@ -142,7 +160,12 @@ impl TaskPublisher {
     ) -> Result<(), SendError> {
         let properties = properties.with_headers(headers.into_table());
         let body = Bytes::copy_from_slice(&incoming.body);
-        let message = Outgoing { exchange, routing_key, body, properties };
+        let message = Outgoing {
+            exchange,
+            routing_key,
+            body,
+            properties,
+        };
         self.publish(message, known.task_type.as_deref()).await
     }
 }
@@ -151,7 +174,10 @@ impl TaskPublisher {
 fn again(incoming: &Incoming, known: &Known, now: DateTime<Utc>) -> (BasicProperties, Headers) {
     let (mut properties, mut headers) = message::carried(&incoming.properties);
     if properties.message_id().is_none() {
-        let id = known.task_id.clone().unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
+        let id = known
+            .task_id
+            .clone()
+            .unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
         properties = properties.with_message_id(short(&id).unwrap_or_default());
     }
     if properties.timestamp().is_none() {
@@ -181,5 +207,7 @@ fn failed(headers: Headers, known: &Known, failure: &Failure, now: DateTime<Utc>
         Some(queue) => headers.text(headers::FAILED_QUEUE, queue),
         None => headers,
     };
-    headers.text(headers::ERROR_KIND, &kind).text(headers::ERROR, &headers::cut_error(&failure.message))
+    headers
+        .text(headers::ERROR_KIND, &kind)
+        .text(headers::ERROR, &headers::cut_error(&failure.message))
 }

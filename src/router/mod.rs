@@ -43,14 +43,26 @@ pub struct Router {
 
 impl std::fmt::Debug for Router {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Router").field("ledger", &self.ledger.is_some()).finish_non_exhaustive()
+        f.debug_struct("Router")
+            .field("ledger", &self.ledger.is_some())
+            .finish_non_exhaustive()
     }
 }
 
 impl Router {
     /// A router that consumes by `link` and publishes by `publisher`.
-    pub fn new(link: Link, publisher: TaskPublisher, limits: Limits, ledger: Option<Arc<dyn Ledger>>) -> Self {
-        Self { link, settler: Settler::new(publisher, "router"), limits, ledger }
+    pub fn new(
+        link: Link,
+        publisher: TaskPublisher,
+        limits: Limits,
+        ledger: Option<Arc<dyn Ledger>>,
+    ) -> Self {
+        Self {
+            link,
+            settler: Settler::new(publisher, "router"),
+            limits,
+            ledger,
+        }
     }
 
     /// Runs all three routes until `cancel`.

@@ -32,8 +32,11 @@ impl Pump {
         Fut: Future<Output = ()>,
     {
         let (sender, mut incoming) = mpsc::channel(IN_FLIGHT.into());
-        let subscription =
-            Subscription { part: format!("router {}", self.queue), queue: self.queue, prefetch: IN_FLIGHT };
+        let subscription = Subscription {
+            part: format!("router {}", self.queue),
+            queue: self.queue,
+            prefetch: IN_FLIGHT,
+        };
         let consumer = consume(self.link, subscription, sender, self.health, self.cancel.clone());
         let work = async {
             let mut routing = FuturesUnordered::new();

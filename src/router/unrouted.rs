@@ -18,7 +18,10 @@ use crate::{
 impl Router {
     pub(super) async fn unrouted(&self, incoming: Incoming) {
         let known = match read(&incoming, None, &self.limits) {
-            Reading::Valid(envelope) => Known { queue: None, ..known(&envelope, "") },
+            Reading::Valid(envelope) => Known {
+                queue: None,
+                ..known(&envelope, "")
+            },
             Reading::Invalid { known, .. } => known,
         };
         let (exchange, key) = (&incoming.exchange, &incoming.routing_key);
@@ -44,11 +47,18 @@ impl Router {
             }
         }
         metrics::unroutable("dead_lettered");
-        let failure = Failure { kind: "unroutable".to_owned(), message };
-        let disposition = Disposition::Dead { reason: DeadReason::Unroutable };
+        let failure = Failure {
+            kind: "unroutable".to_owned(),
+            message,
+        };
+        let disposition = Disposition::Dead {
+            reason: DeadReason::Unroutable,
+        };
         let number = message::attempt(&incoming.properties);
         let queue = incoming.queue.clone();
-        self.settler.settle(incoming, &known, &queue, number, disposition, &failure).await;
+        self.settler
+            .settle(incoming, &known, &queue, number, disposition, &failure)
+            .await;
     }
 }
 
@@ -56,6 +66,9 @@ impl Router {
 fn is_first_publish_by_the_ledger(incoming: &Incoming) -> bool {
     let origin = message::text(&incoming.properties, headers::ORIGIN).and_then(Origin::parse);
     let from_ledger = matches!(origin, Some(Origin::Http | Origin::Sql | Origin::Cron));
-    let to_one_queue = matches!(ladder::parse_key(&incoming.routing_key), Some((_, Target::Queue(_))));
+    let to_one_queue = matches!(
+        ladder::parse_key(&incoming.routing_key),
+        Some((_, Target::Queue(_)))
+    );
     from_ledger && !to_one_queue && message::attempt(&incoming.properties) == 1
 }

@@ -1,1 +1,45 @@
-//! store.
+//! The ledger: SQL adapter over Postgres, a file per table group.
+//!
+//! May import: `core`, sqlx. Never `broker` or `publish`: a transaction here can't wait for a socket there unless
+//! the caller holds it open on purpose (see [`tasks::Handover`]).
+//!
+//! | module | what |
+//! |---|---|
+//! | [`connect`] | the pool and what every session is set to |
+//! | [`migrate`] | the embedded migrations |
+//! | [`cron_tasks`] | cron rows: due ones locked, decided and written back in one transaction |
+//! | [`tasks`] | the outbox: insert, hand over, take back |
+//! | [`wake`] | `NOTIFY` as a wake-up that can be waited for |
+//! | [`error`] | what a caller does about a failure |
+
+pub mod connect;
+pub mod cron_tasks;
+pub mod error;
+pub mod migrate;
+pub mod tasks;
+pub mod wake;
+
+pub use connect::{Store, StoreSettings};
+pub use error::StoreError;
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+
+/// When something is due next, by the database's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NextDue {
+    /// The instant.
+    pub at: DateTime<Utc>,
+    /// How long until then, measured by the database; zero if it has passed.
+    pub after: Duration,
+}
+
+impl NextDue {
+    fn new(at: DateTime<Utc>, database_now: DateTime<Utc>) -> Self {
+        Self {
+            at,
+            after: (at - database_now).to_std().unwrap_or_default(),
+        }
+    }
+}

@@ -26,7 +26,9 @@ pub struct Health {
 impl Health {
     /// Registers a part that must come up before the process is ready.
     pub fn expect(&self, part: &str) {
-        self.write().entry(part.to_owned()).or_insert_with(|| Part::Down("not started".to_owned()));
+        self.write()
+            .entry(part.to_owned())
+            .or_insert_with(|| Part::Down("not started".to_owned()));
     }
 
     /// The part works.
@@ -51,11 +53,15 @@ impl Health {
 
     // A poisoned lock only means that another thread panicked while holding it; the map is still whole.
     fn write(&self) -> std::sync::RwLockWriteGuard<'_, BTreeMap<String, Part>> {
-        self.parts.write().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.parts
+            .write()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     fn read(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<String, Part>> {
-        self.parts.read().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.parts
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 

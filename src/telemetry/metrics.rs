@@ -23,8 +23,50 @@ static KNOWN: RwLock<Option<HashSet<String>>> = RwLock::new(None);
 pub fn know_task_type(task_type: &str) {
     let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
     let known = known.get_or_insert_default();
-    if known.len() < MAX_TASK_TYPES {
-        known.insert(task_type.to_owned());
+    if known.len() < MAX_TASK_TYPES && known.insert(task_type.to_owned()) {
+        task_type_at_zero(task_type);
+    }
+}
+
+/// Series whose labels are known are exported before the first event.
+pub(super) fn start_at_zero() {
+    task_type_at_zero(OTHER);
+    for outcome in ["FIRED", "CAUGHT_UP", "SKIPPED_MISFIRE", "SKIPPED_OVERLAP"] {
+        counter!("tidegate_cron_fires_total", "outcome" => outcome).increment(0);
+    }
+    for action in ["returned_to_ledger", "dead_lettered"] {
+        counter!("tidegate_unroutable_total", "action" => action).increment(0);
+    }
+    for purpose in ["publish", "consume"] {
+        connection_up(purpose, false);
+        connection_blocked(purpose, false);
+    }
+    for role in ["scheduler", "relay", "router"] {
+        counter!("tidegate_role_restarts_total", "role" => role).increment(0);
+    }
+    cron_rows_in_error(0);
+}
+
+fn task_type_at_zero(task_type: &str) {
+    for outcome in [
+        "confirmed",
+        "returned",
+        "nacked",
+        "timed_out",
+        "no_exchange",
+        "invalid",
+    ] {
+        counter!("tidegate_published_total", "task_type" => task_type.to_owned(), "outcome" => outcome)
+            .increment(0);
+    }
+    for role in ["worker", "router"] {
+        counter!("tidegate_task_retries_total", "task_type" => task_type.to_owned(), "role" => role)
+            .increment(0);
+        // The commonest reasons only: all of them for each type would be mostly zeros for ever.
+        for reason in ["retries_exhausted", "rejected"] {
+            counter!("tidegate_dead_letters_total", "task_type" => task_type.to_owned(), "reason" => reason, "role" => role)
+                .increment(0);
+        }
     }
 }
 
@@ -39,7 +81,8 @@ pub fn task_type_label(task_type: Option<&str>) -> String {
 
 /// A publish ended as `confirmed`, `returned`, `nacked` or `timed_out` after `took`.
 pub fn publish_ended(task_type: Option<&str>, outcome: &'static str, took: Duration) {
-    counter!("tidegate_published_total", "task_type" => task_type_label(task_type), "outcome" => outcome).increment(1);
+    counter!("tidegate_published_total", "task_type" => task_type_label(task_type), "outcome" => outcome)
+        .increment(1);
     histogram!("tidegate_publish_confirm_seconds", "outcome" => outcome).record(took);
 }
 
@@ -50,7 +93,8 @@ pub fn consumed(task_type: Option<&str>, queue: &str) {
 
 /// An attempt ended with `outcome` after `took`.
 pub fn attempt_ended(task_type: Option<&str>, outcome: &'static str, took: Duration) {
-    counter!("tidegate_task_attempts_total", "task_type" => task_type_label(task_type), "outcome" => outcome).increment(1);
+    counter!("tidegate_task_attempts_total", "task_type" => task_type_label(task_type), "outcome" => outcome)
+        .increment(1);
     histogram!("tidegate_task_duration_seconds", "task_type" => task_type_label(task_type), "outcome" => outcome).record(took);
 }
 
@@ -61,7 +105,8 @@ pub fn started(task_type: Option<&str>, late: Duration) {
 
 /// A task was sent to the ladder for another attempt by `role` (`worker` or `router`).
 pub fn retried(task_type: Option<&str>, role: &'static str) {
-    counter!("tidegate_task_retries_total", "task_type" => task_type_label(task_type), "role" => role).increment(1);
+    counter!("tidegate_task_retries_total", "task_type" => task_type_label(task_type), "role" => role)
+        .increment(1);
 }
 
 /// A task was dead-lettered by `role`.

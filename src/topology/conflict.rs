@@ -3,7 +3,7 @@
 //! The text is the only place where the broker gives the current value. Its form is the same from 3.10 to 4.3:
 //! `PRECONDITION_FAILED - inequivalent arg 'A' for queue 'N' in vhost 'V': received R but current is C`, where R
 //! and C are `'value'`, `the value 'value' of type 'type'` or `none`. AMQP cuts it at 255 bytes, so a long name
-//! may leave no values in it.
+//! may leave no values in it. An exclusive queue in the way is refused with 405, `RESOURCE_LOCKED`.
 
 use std::fmt;
 
@@ -34,8 +34,17 @@ pub enum Setting {
 }
 
 impl Conflict {
-    /// The conflict that a 406 of the broker tells about `object`; `None` if the text tells of something else.
+    /// The conflict that a 406 or 405 of the broker tells about `object`; `None` if the text tells of something else.
     pub fn parse(object: &ObjectName, text: &str) -> Option<Self> {
+        if text.starts_with("RESOURCE_LOCKED") {
+            // We never declare an exclusive queue, so only the one that exists can be it.
+            return Some(Self {
+                object: object.clone(),
+                argument: "exclusive".to_owned(),
+                current: Setting::Value("true".to_owned()),
+                wanted: Setting::Value("false".to_owned()),
+            });
+        }
         let (_, rest) = text.split_once("inequivalent arg '")?;
         let (argument, rest) = rest.split_once('\'')?;
         let values = rest.split_once("': received ").map_or("", |(_, values)| values);

@@ -229,8 +229,22 @@ pub(super) fn read_dir(dir: &Path) -> Result<Vec<Source>, TopologyErrors> {
         }
     }
     paths.sort_by_key(|path| (!path.ends_with(PLATFORM_FILE), path.clone()));
+    if paths.is_empty() {
+        return Err(whole(format!(
+            "no *.toml here: it takes {PLATFORM_FILE} and one file per team"
+        )));
+    }
     let mut errors = Vec::new();
     let mut sources = Vec::new();
+    if !paths[0].ends_with(PLATFORM_FILE) {
+        // A misspelt file name would otherwise fall back to the default prefix and build a second platform.
+        let message = "missing: create it, at least with `prefix = \"task\"`".to_owned();
+        errors.push(FileError {
+            file: dir.join(PLATFORM_FILE),
+            line: 0,
+            message,
+        });
+    }
     for path in paths {
         match read_file(&path) {
             Ok(text) => sources.push(Source { path, text }),
@@ -240,11 +254,6 @@ pub(super) fn read_dir(dir: &Path) -> Result<Vec<Source>, TopologyErrors> {
                 message,
             }),
         }
-    }
-    if sources.is_empty() && errors.is_empty() {
-        return Err(whole(format!(
-            "no *.toml here: it takes {PLATFORM_FILE} and one file per team"
-        )));
     }
     if errors.is_empty() {
         Ok(sources)

@@ -63,7 +63,7 @@ pub enum Lane {
 }
 
 impl Topology {
-    /// Reads `platform.toml` and every other `*.toml` of `dir`.
+    /// Reads `platform.toml`, which must be there, and every other `*.toml` of `dir`.
     ///
     /// # Errors
     /// Everything wrong in any of the files, each with file and line.
@@ -71,7 +71,8 @@ impl Topology {
         resolve::topology(files::read_dir(dir)?)
     }
 
-    /// The topology of files that are already in memory, as (file name, text).
+    /// The topology of files that are already in memory, as (file name, text). Without a `platform.toml` among
+    /// them the platform has its defaults.
     ///
     /// # Errors
     /// As [`load`](Self::load).

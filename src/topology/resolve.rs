@@ -9,7 +9,7 @@ use tidegate_core::{names::Names, policy::RetryPolicy};
 
 use super::{
     errors::{FileError, TopologyErrors},
-    files::{Defaults, PLATFORM_FILE, PlatformFile, QueueEntry, Source},
+    files::{Defaults, PlatformFile, QueueEntry, Source},
     model::{FixedDelay, Topology},
     reader::{MAX_DELIVERY_LIMIT, Reader},
 };
@@ -81,17 +81,6 @@ fn platform(sources: &[Source], errors: &mut Vec<FileError>) -> Platform {
         fixed_delays: Vec::new(),
     };
     let Some(source) = sources.iter().find(|s| s.is_platform()) else {
-        // A misspelt file name would otherwise fall back to the default prefix and build a second platform.
-        let file = sources
-            .first()
-            .map(|s| s.path.with_file_name(PLATFORM_FILE))
-            .unwrap_or_default();
-        let message = "missing: create it, at least with `prefix = \"task\"`".to_owned();
-        errors.push(FileError {
-            file,
-            line: 0,
-            message,
-        });
         return found;
     };
     let PlatformFile {

@@ -42,12 +42,16 @@ pub(super) struct Station {
 /// A body read as far as it can be.
 pub(crate) enum Reading {
     Valid(Arc<Envelope>),
-    Invalid { known: Known, outcome: Outcome, failure: Failure },
+    Invalid {
+        known: Known,
+        outcome: Outcome,
+        failure: Failure,
+    },
 }
 
 /// Reads the envelope of `incoming`; `queue` is the business queue it belongs to.
 pub(crate) fn read(incoming: &Incoming, queue: Option<&str>, limits: &Limits) -> Reading {
-    let encoding = incoming.properties.content_encoding().as_ref().map(lapin::types::ShortString::as_str);
+    let encoding = message::encoding(&incoming.properties);
     let parsed = envelope::unpack(&incoming.body, encoding, limits)
         .and_then(|body| Envelope::parse(&body, limits, Utc::now()));
     match parsed {
@@ -61,8 +65,15 @@ pub(crate) fn read(incoming: &Incoming, queue: Option<&str>, limits: &Limits) ->
                 recorded_key: None,
             };
             let (outcome, kind) = refusal(&error);
-            let failure = Failure { kind: kind.to_owned(), message: error.to_string() };
-            Reading::Invalid { known, outcome, failure }
+            let failure = Failure {
+                kind: kind.to_owned(),
+                message: error.to_string(),
+            };
+            Reading::Invalid {
+                known,
+                outcome,
+                failure,
+            }
         }
     }
 }
@@ -71,7 +82,10 @@ fn refusal(error: &EnvelopeError) -> (Outcome, &'static str) {
     if error.is_too_large() {
         (Outcome::TooLarge, "too_large")
     } else {
-        (Outcome::InvalidEnvelope, error.violations.first().map_or("invalid", |v| v.rule.as_str()))
+        (
+            Outcome::InvalidEnvelope,
+            error.violations.first().map_or("invalid", |v| v.rule.as_str()),
+        )
     }
 }
 
@@ -92,9 +106,15 @@ impl Station {
         let crashes = message::returns(&incoming.properties);
         let envelope = match read(&incoming, Some(&self.queue), &self.limits) {
             Reading::Valid(envelope) => envelope,
-            Reading::Invalid { known, outcome, failure } => {
+            Reading::Invalid {
+                known,
+                outcome,
+                failure,
+            } => {
                 metrics::consumed(known.task_type.as_deref(), &self.queue);
-                return self.end(incoming, &known, number, None, outcome, &failure, Duration::ZERO).await;
+                return self
+                    .end(incoming, &known, number, None, outcome, &failure, Duration::ZERO)
+                    .await;
             }
         };
         let known = known(&envelope, &self.queue);
@@ -104,10 +124,23 @@ impl Station {
         let (outcome, failure) = if may_start(crashes, allowed) {
             self.run(&incoming, &envelope, number).await
         } else {
-            let message = format!("the broker took it back {crashes} times from workers that died holding it");
-            (Outcome::Crashed { count: crashes }, failure("worker_crash", message))
+            let message =
+                format!("the broker took it back {crashes} times from workers that died holding it");
+            (
+                Outcome::Crashed { count: crashes },
+                failure("worker_crash", message),
+            )
         };
-        self.end(incoming, &known, number, envelope.max_retries, outcome, &failure, started.elapsed()).await
+        self.end(
+            incoming,
+            &known,
+            number,
+            envelope.max_retries,
+            outcome,
+            &failure,
+            started.elapsed(),
+        )
+        .await
     }
 
     /// Gives a delivery back that was not started.
@@ -117,7 +150,9 @@ impl Station {
             Reading::Invalid { known, .. } => known,
         };
         let none = failure("", String::new());
-        self.settler.settle(incoming, &known, &self.queue, 1, Disposition::GiveBack, &none).await
+        self.settler
+            .settle(incoming, &known, &self.queue, 1, Disposition::GiveBack, &none)
+            .await
     }
 
     async fn run(&self, incoming: &Incoming, envelope: &Arc<Envelope>, number: u32) -> (Outcome, Failure) {
@@ -176,15 +211,24 @@ impl Station {
         took: Duration,
     ) -> Settled {
         metrics::attempt_ended(known.task_type.as_deref(), outcome.as_str(), took);
-        let attempt = Attempt { number, max_retries, jitter: rand::random() };
+        let attempt = Attempt {
+            number,
+            max_retries,
+            jitter: rand::random(),
+        };
         let disposition = dispose(&attempt, &self.policy, outcome);
         tracing::debug!(task_id = known.task_id.as_deref(), queue = %self.queue, number, outcome = outcome.as_str(), ?disposition, "attempt ended");
-        self.settler.settle(incoming, known, &self.queue, number, disposition, failure).await
+        self.settler
+            .settle(incoming, known, &self.queue, number, disposition, failure)
+            .await
     }
 }
 
 fn failure(kind: &str, message: String) -> Failure {
-    Failure { kind: kind.to_owned(), message }
+    Failure {
+        kind: kind.to_owned(),
+        message,
+    }
 }
 
 fn panicked(panic: &(dyn std::any::Any + Send)) -> Failure {

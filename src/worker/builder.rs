@@ -20,6 +20,9 @@ use crate::{
     topology::{BusinessQueue, Topology},
 };
 
+/// How long giving back may take after the grace period, before the process ends without it.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
 /// Why a worker can't be built.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
@@ -68,7 +71,10 @@ pub struct WorkerBuilder {
 impl std::fmt::Debug for WorkerBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let types: Vec<_> = self.handlers.keys().collect();
-        f.debug_struct("WorkerBuilder").field("queues", &self.queues).field("types", &types).finish_non_exhaustive()
+        f.debug_struct("WorkerBuilder")
+            .field("queues", &self.queues)
+            .field("types", &types)
+            .finish_non_exhaustive()
     }
 }
 
@@ -147,13 +153,21 @@ impl WorkerBuilder {
         }
         if !(1..=10_000).contains(&self.concurrency) {
             let value = self.concurrency as u64;
-            return Err(BuildError::OutOfRange { name: "concurrency", value, allowed: "1 to 10,000" });
+            return Err(BuildError::OutOfRange {
+                name: "concurrency",
+                value,
+                allowed: "1 to 10,000",
+            });
         }
         let twice = u16::try_from(self.concurrency.saturating_mul(2)).unwrap_or(u16::MAX);
         let prefetch = self.prefetch.unwrap_or(twice);
         if prefetch == 0 {
             // Zero means "no limit" to the broker: one worker would take the whole queue into its memory.
-            return Err(BuildError::OutOfRange { name: "prefetch", value: 0, allowed: "1 to 65,535" });
+            return Err(BuildError::OutOfRange {
+                name: "prefetch",
+                value: 0,
+                allowed: "1 to 65,535",
+            });
         }
         let publisher = Publisher::start(&self.settings).map_err(|e| BuildError::Pool(e.to_string()))?;
         let settler = Settler::new(TaskPublisher::new(publisher, self.topology.clone()), "worker");
@@ -183,15 +197,25 @@ impl WorkerBuilder {
             let high = described.high_lane.is_some() && described.name == *queue;
             loops.push(QueueLoop {
                 link: link.clone(),
-                normal: Lane { station: station(queue, described) },
-                high: high.then(|| Lane { station: station(&Names::high_lane(queue), described) }),
+                normal: Lane {
+                    station: station(queue, described),
+                },
+                high: high.then(|| Lane {
+                    station: station(&Names::high_lane(queue), described),
+                }),
                 prefetch,
                 concurrency: self.concurrency,
                 health: self.health.clone(),
                 shutdown: shutdown.clone(),
             });
         }
-        Ok(Worker { loops, link, shutdown, hurry, grace: self.grace })
+        Ok(Worker {
+            loops,
+            link,
+            shutdown,
+            hurry,
+            grace: self.grace,
+        })
     }
 }
 
@@ -206,7 +230,9 @@ pub struct Worker {
 
 impl std::fmt::Debug for Worker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Worker").field("queues", &self.loops.len()).finish_non_exhaustive()
+        f.debug_struct("Worker")
+            .field("queues", &self.loops.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -245,7 +271,10 @@ impl Worker {
             () = tokio::time::sleep(self.grace) => {
                 tracing::warn!("grace period over: interrupting what still runs");
                 self.hurry.cancel();
-                drained.await;
+                if tokio::time::timeout(LAST_WORDS, &mut drained).await.is_err() {
+                    // Unacknowledged: the broker has it back as soon as the connection is gone.
+                    tracing::warn!("the broker does not take back what was interrupted; leaving it unacknowledged");
+                }
             }
         }
         self.link.close().await;

@@ -47,17 +47,28 @@ pub enum TaskError {
 impl TaskError {
     /// Try again by the queue's policy.
     pub fn retry(kind: &str, message: impl fmt::Display) -> Self {
-        Self::Retry { after: None, kind: kind.to_owned(), message: message.to_string() }
+        Self::Retry {
+            after: None,
+            kind: kind.to_owned(),
+            message: message.to_string(),
+        }
     }
 
     /// Try again, not before `after`.
     pub fn retry_after(after: Duration, kind: &str, message: impl fmt::Display) -> Self {
-        Self::Retry { after: Some(after), kind: kind.to_owned(), message: message.to_string() }
+        Self::Retry {
+            after: Some(after),
+            kind: kind.to_owned(),
+            message: message.to_string(),
+        }
     }
 
     /// Do not try again.
     pub fn reject(kind: &str, message: impl fmt::Display) -> Self {
-        Self::Reject { kind: kind.to_owned(), message: message.to_string() }
+        Self::Reject {
+            kind: kind.to_owned(),
+            message: message.to_string(),
+        }
     }
 }
 
@@ -79,7 +90,11 @@ impl<E: Error> From<E> for TaskError {
             message.push_str(&inner.to_string());
             source = inner.source();
         }
-        Self::Retry { after: None, kind: "error".to_owned(), message }
+        Self::Retry {
+            after: None,
+            kind: "error".to_owned(),
+            message,
+        }
     }
 }
 
@@ -119,7 +134,17 @@ mod tests {
         #[error("could not charge")]
         struct Charge(#[source] std::io::Error);
         let error = TaskError::from(Charge(std::io::Error::other("connection reset")));
-        let TaskError::Retry { after: None, kind, message } = error else { panic!("{error:?}") };
-        assert_eq!((kind.as_str(), message.as_str()), ("error", "could not charge: connection reset"));
+        let TaskError::Retry {
+            after: None,
+            kind,
+            message,
+        } = error
+        else {
+            panic!("{error:?}")
+        };
+        assert_eq!(
+            (kind.as_str(), message.as_str()),
+            ("error", "could not charge: connection reset")
+        );
     }
 }

@@ -45,7 +45,10 @@ impl QueueLoop {
     pub(super) async fn run(self) {
         let mut consumers = JoinSet::new();
         let mut normal = self.subscribe(&self.normal, &mut consumers);
-        let mut high = self.high.as_ref().map(|lane| self.subscribe(lane, &mut consumers));
+        let mut high = self
+            .high
+            .as_ref()
+            .map(|lane| self.subscribe(lane, &mut consumers));
         let slots = Arc::new(Semaphore::new(self.concurrency));
         let mut running = JoinSet::new();
         loop {
@@ -71,7 +74,10 @@ impl QueueLoop {
         }
         // The consumers end by the same token, and with them these channels.
         for feed in [Some(normal), high].into_iter().flatten() {
-            let Feed { station, mut deliveries } = feed;
+            let Feed {
+                station,
+                mut deliveries,
+            } = feed;
             while let Some(incoming) = deliveries.recv().await {
                 let station = station.clone();
                 running.spawn(async move {
@@ -86,7 +92,11 @@ impl QueueLoop {
     fn subscribe(&self, lane: &Lane, consumers: &mut JoinSet<()>) -> Feed {
         let (sender, deliveries) = mpsc::channel(usize::from(self.prefetch).max(1));
         let queue = lane.station.queue.to_string();
-        let subscription = Subscription { part: format!("worker {queue}"), queue, prefetch: self.prefetch };
+        let subscription = Subscription {
+            part: format!("worker {queue}"),
+            queue,
+            prefetch: self.prefetch,
+        };
         consumers.spawn(consume(
             self.link.clone(),
             subscription,
@@ -94,7 +104,10 @@ impl QueueLoop {
             self.health.clone(),
             self.shutdown.clone(),
         ));
-        Feed { station: lane.station.clone(), deliveries }
+        Feed {
+            station: lane.station.clone(),
+            deliveries,
+        }
     }
 }
 

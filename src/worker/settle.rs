@@ -74,7 +74,9 @@ impl Settler {
                 sent
             }
             Disposition::Dead { reason } => {
-                let sent = self.persist(|| publisher.dead(&incoming, known, reason, failure)).await;
+                let sent = self
+                    .persist(|| publisher.dead(&incoming, known, reason, failure))
+                    .await;
                 if sent {
                     metrics::dead_lettered(task_type, reason.as_str(), self.role);
                     tracing::warn!(
@@ -84,14 +86,19 @@ impl Settler {
                 }
                 sent
             }
-            Disposition::GiveBack => self.persist(|| publisher.give_back(&incoming, known, queue)).await,
+            Disposition::GiveBack => {
+                self.persist(|| publisher.give_back(&incoming, known, queue))
+                    .await
+            }
         };
         acknowledge(incoming, published).await
     }
 
     /// Sends `incoming` on from the ingress to its own routing key after `delay`.
     pub async fn forward(&self, incoming: Incoming, known: &Known, priority: u8, delay: Duration) -> Settled {
-        let sent = self.persist(|| self.publisher.forward(&incoming, known, priority, delay)).await;
+        let sent = self
+            .persist(|| self.publisher.forward(&incoming, known, priority, delay))
+            .await;
         acknowledge(incoming, sent).await
     }
 
@@ -119,7 +126,11 @@ impl Settler {
 }
 
 async fn acknowledge(incoming: Incoming, published: bool) -> Settled {
-    let settled = if published { incoming.ack().await } else { incoming.requeue().await };
+    let settled = if published {
+        incoming.ack().await
+    } else {
+        incoming.requeue().await
+    };
     match (settled, published) {
         (Ok(()), true) => Settled::AsDecided,
         (Ok(()), false) | (Err(_), _) => Settled::Redelivered,

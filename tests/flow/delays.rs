@@ -15,7 +15,9 @@ use tidegate::{
 
 use crate::platform::{Json, PATIENCE, Platform, Seen, envelope, task};
 
-fn noting(seen: &Seen) -> impl Fn(Context, Json) -> std::future::Ready<Result<(), TaskError>> + Send + Sync + 'static {
+fn noting(
+    seen: &Seen,
+) -> impl Fn(Context, Json) -> std::future::Ready<Result<(), TaskError>> + Send + Sync + 'static {
     let seen = seen.clone();
     move |context, _| {
         seen.note(&context);
@@ -28,7 +30,12 @@ fn noting(seen: &Seen) -> impl Fn(Context, Json) -> std::future::Ready<Result<()
 async fn delays_run_in_the_order_of_their_ends() {
     let platform = Platform::new().await;
     let seen = Seen::default();
-    platform.run(platform.worker().queue("order.close.queue").handle("order.close.timeout", noting(&seen)));
+    platform.run(
+        platform
+            .worker()
+            .queue("order.close.queue")
+            .handle("order.close.timeout", noting(&seen)),
+    );
     let sent = Utc::now();
     for (id, millis) in [("half", 500), ("six", 6_000), ("two", 2_000)] {
         let body = envelope(id, "order.close.timeout", "");
@@ -50,8 +57,13 @@ async fn a_delay_beyond_the_limit_is_refused() {
     let platform = Platform::new().await;
     let body = envelope("far", "order.close.timeout", "");
     for millis in [8_589_934_561_u64, 31_536_000_000, u64::MAX] {
-        let error = platform.send(&body, Duration::from_millis(millis)).await.unwrap_err();
-        let SendError::Refused(LadderError::TooLong { .. }) = &error else { panic!("{error:?}") };
+        let error = platform
+            .send(&body, Duration::from_millis(millis))
+            .await
+            .unwrap_err();
+        let SendError::Refused(LadderError::TooLong { .. }) = &error else {
+            panic!("{error:?}")
+        };
         assert!(error.to_string().contains("99"), "names the limit: {error}");
     }
     // The 31- and 32-bit borders of other systems are ordinary delays here: accepted, and not early.
@@ -83,7 +95,9 @@ async fn the_ingress_delays_by_header_and_dead_letters_what_it_cannot() {
         headers.insert("x-delay".into(), delay);
         let properties = BasicProperties::default().with_headers(headers);
         let body = envelope(id, "order.close.timeout", "");
-        platform.publish_with("task.ingress", "order.close.timeout", body.as_bytes(), properties).await;
+        platform
+            .publish_with("task.ingress", "order.close.timeout", body.as_bytes(), properties)
+            .await;
     }
     let dead = platform.dead_letters(5).await;
     let mut refused: Vec<_> = dead.iter().map(|d| id_of(&d.body)).collect();
@@ -94,10 +108,40 @@ async fn the_ingress_delays_by_header_and_dead_letters_what_it_cannot() {
         assert_eq!(letter.header("x-task-error-kind"), "bad_delay");
         assert!(!letter.header("x-task-error").is_empty());
     }
-    let mut arrived: Vec<_> =
-        platform.take("order.close.queue", 3).await.iter().map(|m| id_of(&m.body)).collect();
+    let mut arrived: Vec<_> = platform
+        .take("order.close.queue", 3)
+        .await
+        .iter()
+        .map(|m| id_of(&m.body))
+        .collect();
     arrived.sort();
     assert_eq!(arrived, ["int", "text", "zero"]);
+    platform.close().await;
+}
+
+/// A key that fits AMQP but not the ladder in front of it: refused once, not handed to and fro for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_too_long_to_be_delayed_is_a_dead_letter() {
+    let platform = Platform::new().await;
+    platform.run_router();
+    let key = format!("order.close.{}", "k".repeat(240));
+    let delayed = |ms| {
+        let mut headers = FieldTable::default();
+        headers.insert("x-delay".into(), AMQPValue::LongLongInt(ms));
+        BasicProperties::default().with_headers(headers)
+    };
+    for (id, ms) in [("later", 200), ("now", 0)] {
+        let body = envelope(id, "order.close.timeout", "");
+        platform
+            .publish_with("task.ingress", &key, body.as_bytes(), delayed(ms))
+            .await;
+    }
+    let dead = platform.dead_letters(1).await;
+    assert_eq!(id_of(&dead[0].body), "later");
+    assert_eq!(dead[0].reason(), "invalid_envelope");
+    assert!(dead[0].header("x-task-error").contains("252 bytes"));
+    let arrived = platform.take("order.close.queue", 1).await;
+    assert_eq!(id_of(&arrived[0].body), "now", "without a delay the key fits");
     platform.close().await;
 }
 
@@ -107,16 +151,37 @@ async fn the_ingress_honours_schedule_time() {
     let platform = Platform::new().await;
     platform.run_router();
     let seen = Seen::default();
-    platform.run(platform.worker().queue("order.close.queue").handle("order.close.timeout", noting(&seen)));
+    platform.run(
+        platform
+            .worker()
+            .queue("order.close.queue")
+            .handle("order.close.timeout", noting(&seen)),
+    );
+    // Worker and router are up once this has gone through both.
+    let warm = envelope("warm", "order.close.timeout", "");
+    platform
+        .publish_plain("task.ingress", "order.close.timeout", warm.as_bytes())
+        .await;
+    seen.wait(1).await;
     let at = Utc::now() + chrono::Duration::seconds(2);
-    let past = envelope("past", "order.close.timeout", r#","scheduleTime":"2020-01-01T00:00:00+08:00""#);
-    let soon = envelope("soon", "order.close.timeout", &format!(r#","scheduleTime":"{}""#, at.to_rfc3339()));
+    let past = envelope(
+        "past",
+        "order.close.timeout",
+        r#","scheduleTime":"2020-01-01T00:00:00+08:00""#,
+    );
+    let soon = envelope(
+        "soon",
+        "order.close.timeout",
+        &format!(r#","scheduleTime":"{}""#, at.to_rfc3339()),
+    );
     for body in [&soon, &past] {
-        platform.publish_plain("task.ingress", "order.close.timeout", body.as_bytes()).await;
+        platform
+            .publish_plain("task.ingress", "order.close.timeout", body.as_bytes())
+            .await;
     }
-    let starts = seen.wait(2).await;
-    assert_eq!(seen.ids(), ["past", "soon"]);
-    assert!(starts[1].at >= at, "not early");
+    let starts = seen.wait(3).await;
+    assert_eq!(seen.ids(), ["warm", "past", "soon"]);
+    assert!(starts[2].at >= at, "not early");
     platform.close().await;
 }
 
@@ -125,7 +190,12 @@ async fn the_ingress_honours_schedule_time() {
 async fn the_same_delay_after_pauses_loses_nothing() {
     let platform = Platform::new().await;
     let seen = Seen::default();
-    platform.run(platform.worker().queue("order.close.queue").handle("order.close.timeout", noting(&seen)));
+    platform.run(
+        platform
+            .worker()
+            .queue("order.close.queue")
+            .handle("order.close.timeout", noting(&seen)),
+    );
     for n in 0..20 {
         let body = envelope(&format!("t{n}"), "order.close.timeout", "");
         platform.send(&body, Duration::from_millis(700)).await.unwrap();
@@ -149,7 +219,11 @@ async fn five_thousand_random_delays_none_early_none_lost() {
     let platform = Platform::new().await;
     let seen = Seen::default();
     platform.run(
-        platform.worker().queue("order.close.queue").concurrency(200).handle("order.close.timeout", noting(&seen)),
+        platform
+            .worker()
+            .queue("order.close.queue")
+            .concurrency(200)
+            .handle("order.close.timeout", noting(&seen)),
     );
     let mut due = std::collections::HashMap::new();
     let mut sends = tokio::task::JoinSet::new();
@@ -161,14 +235,20 @@ async fn five_thousand_random_delays_none_early_none_lost() {
         random ^= random << 17;
         let delay = Duration::from_millis(random % 30_000);
         let id = format!("t{n}");
-        due.insert(id.clone(), Utc::now() + chrono::Duration::from_std(delay).unwrap());
+        due.insert(
+            id.clone(),
+            Utc::now() + chrono::Duration::from_std(delay).unwrap(),
+        );
         let (tasks, body) = (platform.tasks.clone(), envelope(&id, "order.close.timeout", ""));
         sends.spawn(async move { tasks.send(task(&body), delay).await });
     }
     while let Some(sent) = sends.join_next().await {
         sent.unwrap().unwrap();
     }
-    tidegate_testkit::eventually(PATIENCE * 2, "all delayed tasks", async || seen.all().len() >= TASKS).await;
+    tidegate_testkit::eventually(PATIENCE * 2, "all delayed tasks", async || {
+        seen.all().len() >= TASKS
+    })
+    .await;
     let mut late: Vec<i64> = seen
         .all()
         .iter()
@@ -178,10 +258,18 @@ async fn five_thousand_random_delays_none_early_none_lost() {
     assert!(late[0] >= 0, "{} ms early", -late[0]);
     assert!(due.is_empty(), "{} never arrived", due.len());
     // From the moment before the publish, so publishing 5,000 at once is part of it.
-    println!("lateness of {TASKS}: p50 {} ms, p99 {} ms, max {} ms", late[TASKS / 2], late[TASKS * 99 / 100], late[TASKS - 1]);
+    println!(
+        "lateness of {TASKS}: p50 {} ms, p99 {} ms, max {} ms",
+        late[TASKS / 2],
+        late[TASKS * 99 / 100],
+        late[TASKS - 1]
+    );
     platform.close().await;
 }
 
 fn id_of(body: &[u8]) -> String {
-    serde_json::from_slice::<Json>(body).unwrap()["taskId"].as_str().unwrap().to_owned()
+    serde_json::from_slice::<Json>(body).unwrap()["taskId"]
+        .as_str()
+        .unwrap()
+        .to_owned()
 }

@@ -4,6 +4,7 @@ mod delays;
 mod outcomes;
 mod platform;
 mod poison;
+mod raw_amqp;
 mod recovery;
 mod router;
 mod samples;

@@ -22,18 +22,38 @@ async fn a_task_that_always_fails_runs_max_retries_plus_one_times_and_dies_once(
     "#;
     let platform = Platform::with(FIXED).await;
     let seen = Seen::default();
-    platform.run(platform.worker().queue("order.close.queue").handle("order.close.timeout", {
-        let seen = seen.clone();
-        move |context: Context, _: Json| {
-            seen.note(&context);
-            async { Err(TaskError::retry("downstream", "仓库 timed out")) }
-        }
-    }));
-    platform.send(&envelope("fails", "order.close.timeout", ""), Duration::ZERO).await.unwrap();
-    platform.send(&envelope("once", "order.close.timeout", r#","maxRetries":0"#), Duration::ZERO).await.unwrap();
+    platform.run(
+        platform
+            .worker()
+            .queue("order.close.queue")
+            .handle("order.close.timeout", {
+                let seen = seen.clone();
+                move |context: Context, _: Json| {
+                    seen.note(&context);
+                    async { Err(TaskError::retry("downstream", "仓库 timed out")) }
+                }
+            }),
+    );
+    platform
+        .send(&envelope("fails", "order.close.timeout", ""), Duration::ZERO)
+        .await
+        .unwrap();
+    platform
+        .send(
+            &envelope("once", "order.close.timeout", r#","maxRetries":0"#),
+            Duration::ZERO,
+        )
+        .await
+        .unwrap();
     let dead = platform.dead_letters(2).await;
     let starts = seen.all();
-    let attempts = |id: &str| starts.iter().filter(|s| s.task_id == id).map(|s| s.attempt).collect::<Vec<_>>();
+    let attempts = |id: &str| {
+        starts
+            .iter()
+            .filter(|s| s.task_id == id)
+            .map(|s| s.attempt)
+            .collect::<Vec<_>>()
+    };
     assert_eq!(attempts("fails"), [1, 2, 3, 4, 5]);
     assert_eq!(attempts("once"), [1]);
     for letter in &dead {
@@ -53,22 +73,31 @@ async fn a_task_that_always_fails_runs_max_retries_plus_one_times_and_dies_once(
 async fn each_outcome_has_its_end() {
     let platform = Platform::new().await;
     let seen = Seen::default();
-    platform.run(platform.worker().queue("order.close.queue").handle("order.close.timeout", {
-        let seen = seen.clone();
-        move |context: Context, _: Json| {
-            seen.note(&context);
-            async move {
-                match (context.envelope.task_id.as_str(), context.attempt) {
-                    ("rejected", _) => Err(TaskError::reject("no_such_order", "order 7 is gone")),
-                    ("panics", _) => panic!("a bug\0 with NUL"),
-                    ("slow", _) => std::future::pending().await,
-                    ("flaky", 1 | 2) => Err(std::io::Error::other("connection reset"))?,
-                    ("later", 1) => Err(TaskError::retry_after(Duration::from_millis(1_500), "limited", "429")),
-                    _ => Ok(()),
+    platform.run(
+        platform
+            .worker()
+            .queue("order.close.queue")
+            .handle("order.close.timeout", {
+                let seen = seen.clone();
+                move |context: Context, _: Json| {
+                    seen.note(&context);
+                    async move {
+                        match (context.envelope.task_id.as_str(), context.attempt) {
+                            ("rejected", _) => Err(TaskError::reject("no_such_order", "order 7 is gone")),
+                            ("panics", _) => panic!("a bug\0 with NUL"),
+                            ("slow", _) => std::future::pending().await,
+                            ("flaky", 1 | 2) => Err(std::io::Error::other("connection reset"))?,
+                            ("later", 1) => Err(TaskError::retry_after(
+                                Duration::from_millis(1_500),
+                                "limited",
+                                "429",
+                            )),
+                            _ => Ok(()),
+                        }
+                    }
                 }
-            }
-        }
-    }));
+            }),
+    );
     for (id, more) in [
         ("fine", ""),
         ("rejected", ""),
@@ -77,27 +106,51 @@ async fn each_outcome_has_its_end() {
         ("flaky", ""),
         ("later", ""),
     ] {
-        platform.send(&envelope(id, "order.close.timeout", more), Duration::ZERO).await.unwrap();
+        platform
+            .send(&envelope(id, "order.close.timeout", more), Duration::ZERO)
+            .await
+            .unwrap();
     }
     let dead = platform.dead_letters(3).await;
     let mut ends: Vec<_> = dead
         .iter()
-        .map(|d| format!("{} {} {}", d.properties.message_id().as_ref().unwrap(), d.reason(), d.header("x-task-error-kind")))
+        .map(|d| {
+            format!(
+                "{} {} {}",
+                d.properties.message_id().as_ref().unwrap(),
+                d.reason(),
+                d.header("x-task-error-kind")
+            )
+        })
         .collect();
     ends.sort();
     assert_eq!(
         ends,
-        ["panics retries_exhausted panic", "rejected rejected no_such_order", "slow retries_exhausted timeout"]
+        [
+            "panics retries_exhausted panic",
+            "rejected rejected no_such_order",
+            "slow retries_exhausted timeout"
+        ]
     );
-    let panic = dead.iter().find(|d| d.header("x-task-error-kind") == "panic").unwrap();
-    assert_eq!(panic.header("x-task-error"), "a bug\\u0000 with NUL", "B84: storable text");
+    let panic = dead
+        .iter()
+        .find(|d| d.header("x-task-error-kind") == "panic")
+        .unwrap();
+    assert_eq!(
+        panic.header("x-task-error"),
+        "a bug\\u0000 with NUL",
+        "B84: storable text"
+    );
     seen.wait(11).await;
     let starts = seen.all();
     let count = |id: &str| starts.iter().filter(|s| s.task_id == id).count();
     assert_eq!((count("fine"), count("rejected"), count("panics")), (1, 1, 2));
     assert_eq!((count("slow"), count("flaky"), count("later")), (2, 3, 2));
     let later: Vec<_> = starts.iter().filter(|s| s.task_id == "later").collect();
-    assert!((later[1].at - later[0].at).num_milliseconds() >= 1_500, "Retry-After is a lower bound");
+    assert!(
+        (later[1].at - later[0].at).num_milliseconds() >= 1_500,
+        "Retry-After is a lower bound"
+    );
     platform.drained("order.close.queue").await;
     platform.close().await;
 }
@@ -117,9 +170,18 @@ async fn a_payload_that_does_not_fit_is_a_contract_violation() {
             .queue("order.close.queue")
             .handle("order.close.timeout", |_: Context, _: Close| async { Ok(()) }),
     );
-    platform.send(&envelope("misfit", "order.close.timeout", ""), Duration::ZERO).await.unwrap();
+    platform
+        .send(&envelope("misfit", "order.close.timeout", ""), Duration::ZERO)
+        .await
+        .unwrap();
     let dead = platform.dead_letters(1).await;
-    assert_eq!((dead[0].reason().as_str(), dead[0].header("x-task-error-kind").as_str()), ("contract_violation", "payload_mismatch"));
+    assert_eq!(
+        (
+            dead[0].reason().as_str(),
+            dead[0].header("x-task-error-kind").as_str()
+        ),
+        ("contract_violation", "payload_mismatch")
+    );
     platform.close().await;
 }
 
@@ -140,32 +202,59 @@ async fn the_high_lane_is_served_first() {
     "#;
     let platform = Platform::with(LANES).await;
     for n in 0..10 {
-        platform.send(&envelope(&format!("normal{n}"), "order.close.timeout", ""), Duration::ZERO).await.unwrap();
+        platform
+            .send(
+                &envelope(&format!("normal{n}"), "order.close.timeout", ""),
+                Duration::ZERO,
+            )
+            .await
+            .unwrap();
     }
     let urgent = envelope("urgent", "order.close.timeout", r#","priority":200"#);
     platform.send(&urgent, Duration::ZERO).await.unwrap();
-    platform.send(&urgent.replace("urgent", "delayed"), Duration::from_millis(40)).await.unwrap();
-    tidegate_testkit::eventually(crate::platform::PATIENCE, "both urgent ones in the lane", async || {
-        platform.vhost.management().queue("order.close.queue.high").await.is_some_and(|q| q.messages == 2)
-    })
+    platform
+        .send(&urgent.replace("urgent", "delayed"), Duration::from_millis(40))
+        .await
+        .unwrap();
+    tidegate_testkit::eventually(
+        crate::platform::PATIENCE,
+        "both urgent ones in the lane",
+        async || {
+            platform
+                .vhost
+                .management()
+                .queue("order.close.queue.high")
+                .await
+                .is_some_and(|q| q.messages == 2)
+        },
+    )
     .await;
     let seen = Seen::default();
-    platform.run(platform.worker().queue("order.close.queue").concurrency(1).handle("order.close.timeout", {
-        let seen = seen.clone();
-        move |context: Context, _: Json| {
-            seen.note(&context);
-            async move {
-                match (context.envelope.task_id.as_str(), context.attempt) {
-                    ("urgent", 1) => Err(TaskError::retry("again", "once more")),
-                    _ => Ok(()),
+    platform.run(
+        platform
+            .worker()
+            .queue("order.close.queue")
+            .concurrency(1)
+            .handle("order.close.timeout", {
+                let seen = seen.clone();
+                move |context: Context, _: Json| {
+                    seen.note(&context);
+                    async move {
+                        match (context.envelope.task_id.as_str(), context.attempt) {
+                            ("urgent", 1) => Err(TaskError::retry("again", "once more")),
+                            _ => Ok(()),
+                        }
+                    }
                 }
-            }
-        }
-    }));
+            }),
+    );
     let starts = seen.wait(13).await;
     let place = |id: &str| starts.iter().position(|s| s.task_id == id).unwrap();
     assert!(place("urgent") <= 2 && place("delayed") <= 3, "{:?}", seen.ids());
-    let again = starts.iter().find(|s| s.task_id == "urgent" && s.attempt == 2).unwrap();
+    let again = starts
+        .iter()
+        .find(|s| s.task_id == "urgent" && s.attempt == 2)
+        .unwrap();
     assert_eq!(again.queue, "order.close.queue.high");
     // The subscriber without a lane got the urgent ones too.
     assert_eq!(platform.take("order.audit.queue", 12).await.len(), 12);

@@ -1,7 +1,6 @@
 //! A platform of its own for each test: a vhost with the test's topology, publishers, workers, a router.
 
 use std::{
-    future::Future,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -28,7 +27,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 /// A queue with quick retries, and one that sees the same keys to catch what should not reach it.
-pub const TOPOLOGY: &str = r#"
+pub(crate) const TOPOLOGY: &str = r#"
 [[queue]]
 name = "order.close.queue"
 bind = ["order.close.#"]
@@ -42,101 +41,146 @@ bind = ["order.#"]
 owner = "test"
 "#;
 
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-pub struct Platform {
-    pub vhost: Vhost,
-    pub topology: Arc<Topology>,
-    pub settings: BrokerSettings,
-    pub tasks: TaskPublisher,
+pub(crate) struct Platform {
+    pub(crate) vhost: Vhost,
+    pub(crate) topology: Arc<Topology>,
+    pub(crate) settings: BrokerSettings,
+    pub(crate) tasks: TaskPublisher,
     connection: Connection,
     stop: CancellationToken,
     running: Mutex<Vec<JoinHandle<()>>>,
 }
 
 /// A dead letter as `task.dead.queue` holds it.
-pub struct DeadLetter {
-    pub body: Vec<u8>,
-    pub properties: BasicProperties,
+pub(crate) struct DeadLetter {
+    pub(crate) body: Vec<u8>,
+    pub(crate) properties: BasicProperties,
 }
 
 impl DeadLetter {
-    pub fn header(&self, name: &str) -> String {
-        message::text(&self.properties, name).unwrap_or_default().to_owned()
+    pub(crate) fn header(&self, name: &str) -> String {
+        message::text(&self.properties, name)
+            .unwrap_or_default()
+            .to_owned()
     }
 
-    pub fn reason(&self) -> String {
+    pub(crate) fn reason(&self) -> String {
         self.header(tidegate::core::headers::DEAD_REASON)
     }
 }
 
 impl Platform {
-    pub async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         Self::with(TOPOLOGY).await
     }
 
-    pub async fn with(topology: &str) -> Self {
+    pub(crate) async fn with(topology: &str) -> Self {
         let vhost = Vhost::create().await;
-        let topology = Arc::new(Topology::parse(&[("test.toml", topology)]).unwrap());
+        let topology = Arc::new(
+            Topology::parse(&[("platform.toml", "prefix = \"task\""), ("test.toml", topology)]).unwrap(),
+        );
         let settings = BrokerSettings::new(vhost.amqp_url().to_owned().into());
-        let connection = Connection::connect(vhost.amqp_url(), ConnectionProperties::default()).await.unwrap();
-        declare::apply(&connection, &topology.objects(), |_| {}).await.unwrap();
+        let connection = Connection::connect(vhost.amqp_url(), ConnectionProperties::default())
+            .await
+            .unwrap();
+        declare::apply(&connection, &topology.objects(), |_| {})
+            .await
+            .unwrap();
         let publisher = Publisher::start(&settings).unwrap();
         let tasks = TaskPublisher::new(publisher, topology.clone());
-        Self { vhost, topology, settings, tasks, connection, stop: CancellationToken::new(), running: Mutex::default() }
+        Self {
+            vhost,
+            topology,
+            settings,
+            tasks,
+            connection,
+            stop: CancellationToken::new(),
+            running: Mutex::default(),
+        }
     }
 
-    pub fn worker(&self) -> WorkerBuilder {
+    pub(crate) fn worker(&self) -> WorkerBuilder {
         Worker::builder(self.settings.clone(), self.topology.clone())
     }
 
     /// Runs `worker` until the platform stops, or until the returned token is cancelled.
-    pub fn run(&self, worker: WorkerBuilder) -> CancellationToken {
+    pub(crate) fn run(&self, worker: WorkerBuilder) -> CancellationToken {
         let stop = self.stop.child_token();
         let worker = worker.build().unwrap();
-        self.running.lock().unwrap().push(tokio::spawn(worker.run(stop.clone())));
+        self.running
+            .lock()
+            .unwrap()
+            .push(tokio::spawn(worker.run(stop.clone())));
         stop
     }
 
-    pub fn run_router(&self) {
+    pub(crate) fn run_router(&self) {
         let link = Link::new(self.settings.clone(), "consume");
         let router = Router::new(link, self.tasks.clone(), Limits::standard(), None);
         let (health, stop) = (Health::default(), self.stop.clone());
-        self.running.lock().unwrap().push(tokio::spawn(async move { router.run(health, stop).await }));
+        self.running
+            .lock()
+            .unwrap()
+            .push(tokio::spawn(async move { router.run(health, stop).await }));
     }
 
-    pub async fn channel(&self) -> Channel {
+    pub(crate) async fn channel(&self) -> Channel {
         self.connection.create_channel().await.unwrap()
     }
 
     /// Publishes as any AMQP client would: no headers, no confirm asked for.
-    pub async fn publish_plain(&self, exchange: &str, key: &str, body: &[u8]) {
-        self.publish_with(exchange, key, body, BasicProperties::default().with_delivery_mode(2)).await;
+    pub(crate) async fn publish_plain(&self, exchange: &str, key: &str, body: &[u8]) {
+        self.publish_with(
+            exchange,
+            key,
+            body,
+            BasicProperties::default().with_delivery_mode(2),
+        )
+        .await;
     }
 
-    pub async fn publish_with(&self, exchange: &str, key: &str, body: &[u8], properties: BasicProperties) {
+    pub(crate) async fn publish_with(
+        &self,
+        exchange: &str,
+        key: &str,
+        body: &[u8],
+        properties: BasicProperties,
+    ) {
         let channel = self.channel().await;
         channel
-            .basic_publish(exchange.into(), key.into(), BasicPublishOptions::default(), body, properties)
+            .basic_publish(
+                exchange.into(),
+                key.into(),
+                BasicPublishOptions::default(),
+                body,
+                properties,
+            )
             .await
             .unwrap();
         channel.close(200, "published".into()).await.unwrap();
     }
 
-    pub async fn send(&self, body: &str, delay: Duration) -> Result<(), SendError> {
+    pub(crate) async fn send(&self, body: &str, delay: Duration) -> Result<(), SendError> {
         self.tasks.send(task(body), delay).await
     }
 
     /// Takes `count` messages from `queue`, waiting for them, and makes sure that there are no more.
-    pub async fn take(&self, queue: &str, count: usize) -> Vec<DeadLetter> {
+    pub(crate) async fn take(&self, queue: &str, count: usize) -> Vec<DeadLetter> {
         let channel = self.channel().await;
         let mut taken = Vec::new();
         eventually(PATIENCE, &format!("{count} messages in {queue}"), async || {
-            while let Some(got) =
-                channel.basic_get(queue.into(), BasicGetOptions { no_ack: true }).await.unwrap()
+            while let Some(got) = channel
+                .basic_get(queue.into(), BasicGetOptions { no_ack: true })
+                .await
+                .unwrap()
             {
                 let delivery = got.delivery;
-                taken.push(DeadLetter { body: delivery.data, properties: delivery.properties });
+                taken.push(DeadLetter {
+                    body: delivery.data,
+                    properties: delivery.properties,
+                });
             }
             taken.len() >= count
         })
@@ -145,51 +189,58 @@ impl Platform {
         taken
     }
 
-    pub async fn dead_letters(&self, count: usize) -> Vec<DeadLetter> {
+    pub(crate) async fn dead_letters(&self, count: usize) -> Vec<DeadLetter> {
         self.take("task.dead.queue", count).await
     }
 
     /// Waits until `queue` holds nothing, ready or unacknowledged.
-    pub async fn drained(&self, queue: &str) {
+    pub(crate) async fn drained(&self, queue: &str) {
         eventually(PATIENCE, &format!("{queue} to be empty"), async || {
-            self.vhost.management().queue(queue).await.is_some_and(|q| q.messages == 0)
+            self.vhost
+                .management()
+                .queue(queue)
+                .await
+                .is_some_and(|q| q.messages == 0)
         })
         .await;
     }
 
-    pub async fn close(self) {
+    pub(crate) async fn close(self) {
         self.stop.cancel();
         let running = std::mem::take(&mut *self.running.lock().unwrap());
         for task in running {
-            tokio::time::timeout(PATIENCE, task).await.expect("stops in time").unwrap();
+            tokio::time::timeout(PATIENCE, task)
+                .await
+                .expect("stops in time")
+                .unwrap();
         }
         self.vhost.close().await;
     }
 }
 
-pub fn envelope(id: &str, task_type: &str, more: &str) -> String {
+pub(crate) fn envelope(id: &str, task_type: &str, more: &str) -> String {
     format!(r#"{{"taskId":"{id}","taskType":"{task_type}","payload":{{"n":1}}{more}}}"#)
 }
 
-pub fn task(body: &str) -> Task {
+pub(crate) fn task(body: &str) -> Task {
     let envelope = Envelope::parse(body.as_bytes(), &Limits::standard(), Utc::now()).unwrap();
     Task::new(body.to_owned(), &envelope, Origin::Amqp)
 }
 
 /// What handlers saw, in the order they saw it.
 #[derive(Clone, Default)]
-pub struct Seen(Arc<Mutex<Vec<Start>>>);
+pub(crate) struct Seen(Arc<Mutex<Vec<Start>>>);
 
 #[derive(Clone, Debug)]
-pub struct Start {
-    pub task_id: String,
-    pub attempt: u32,
-    pub at: DateTime<Utc>,
-    pub queue: String,
+pub(crate) struct Start {
+    pub(crate) task_id: String,
+    pub(crate) attempt: u32,
+    pub(crate) at: DateTime<Utc>,
+    pub(crate) queue: String,
 }
 
 impl Seen {
-    pub fn note(&self, context: &Context) {
+    pub(crate) fn note(&self, context: &Context) {
         self.0.lock().unwrap().push(Start {
             task_id: context.envelope.task_id.to_string(),
             attempt: context.attempt,
@@ -198,28 +249,22 @@ impl Seen {
         });
     }
 
-    pub fn all(&self) -> Vec<Start> {
+    pub(crate) fn all(&self) -> Vec<Start> {
         self.0.lock().unwrap().clone()
     }
 
-    pub fn ids(&self) -> Vec<String> {
+    pub(crate) fn ids(&self) -> Vec<String> {
         self.all().into_iter().map(|s| s.task_id).collect()
     }
 
-    pub async fn wait(&self, count: usize) -> Vec<Start> {
-        eventually(PATIENCE, &format!("{count} starts"), async || self.0.lock().unwrap().len() >= count).await;
+    pub(crate) async fn wait(&self, count: usize) -> Vec<Start> {
+        eventually(PATIENCE, &format!("{count} starts"), async || {
+            self.0.lock().unwrap().len() >= count
+        })
+        .await;
         self.all()
     }
 }
 
 /// A value that a handler reads from the payload.
-pub type Json = serde_json::Value;
-
-/// Spawns `future` and gives its handle a name in panics.
-pub fn spawn<F>(future: F) -> JoinHandle<F::Output>
-where
-    F: Future + Send + 'static,
-    F::Output: Send,
-{
-    tokio::spawn(future)
-}
+pub(crate) type Json = serde_json::Value;

@@ -7,17 +7,25 @@ use lapin::{
 };
 use tidegate::worker::Context;
 
-use crate::platform::{Json, Platform, Seen, envelope};
+use crate::{
+    platform::{Json, PATIENCE, Platform, Seen, envelope},
+    raw_amqp::RawAmqp,
+};
 
 fn listening(platform: &Platform) -> Seen {
     let seen = Seen::default();
-    platform.run(platform.worker().queue("order.close.queue").handle("order.close.timeout", {
-        let seen = seen.clone();
-        move |context: Context, _: Json| {
-            seen.note(&context);
-            async { Ok(()) }
-        }
-    }));
+    platform.run(
+        platform
+            .worker()
+            .queue("order.close.queue")
+            .handle("order.close.timeout", {
+                let seen = seen.clone();
+                move |context: Context, _: Json| {
+                    seen.note(&context);
+                    async { Ok(()) }
+                }
+            }),
+    );
     seen
 }
 
@@ -37,23 +45,51 @@ async fn poison_bodies_are_dead_lettered_once_with_their_exact_bytes() {
         (b"42".to_vec(), "invalid_envelope", "not_an_object"),
         (utf16, "invalid_envelope", ""),
         (vec![0xff; 16], "invalid_envelope", "not_utf8"),
-        (br#"{"taskId":"a","payload":{}}"#.to_vec(), "invalid_envelope", "missing_field"),
-        (valid.replace("taskId", "task_id\":\"a\",\"taskId").into_bytes(), "invalid_envelope", "both_spellings"),
-        (in_payload(r#""n":9007199254740993"#), "invalid_envelope", "number_not_exact"),
-        (in_payload(r#""n":18446744073709551615"#), "invalid_envelope", "number_not_exact"),
+        (
+            br#"{"taskId":"a","payload":{}}"#.to_vec(),
+            "invalid_envelope",
+            "missing_field",
+        ),
+        (
+            valid.replace("taskId", "task_id\":\"a\",\"taskId").into_bytes(),
+            "invalid_envelope",
+            "both_spellings",
+        ),
+        (
+            in_payload(r#""n":9007199254740993"#),
+            "invalid_envelope",
+            "number_not_exact",
+        ),
+        (
+            in_payload(r#""n":18446744073709551615"#),
+            "invalid_envelope",
+            "number_not_exact",
+        ),
         (in_payload(r#""n":1e400"#), "invalid_envelope", "number_not_exact"),
         (in_payload(r#""n":1,"n":2"#), "invalid_envelope", "duplicate_key"),
         (in_payload(r#""n":"a\u0000b""#), "invalid_envelope", "nul"),
-        (in_payload(r#""n":"\ud800""#), "invalid_envelope", "lone_surrogate"),
-        (in_payload(&format!(r#""n":{}1{}"#, "[".repeat(6), "]".repeat(6))), "invalid_envelope", "too_deep"),
+        (
+            in_payload(r#""n":"\ud800""#),
+            "invalid_envelope",
+            "lone_surrogate",
+        ),
+        (
+            in_payload(&format!(r#""n":{}1{}"#, "[".repeat(6), "]".repeat(6))),
+            "invalid_envelope",
+            "too_deep",
+        ),
         ("[".repeat(60_000).into_bytes(), "invalid_envelope", ""),
         (vec![b' '; 70_000], "too_large", "too_large"),
     ];
     for (body, ..) in &bodies {
-        platform.publish_plain("task.exchange", "order.close.x", body).await;
+        platform
+            .publish_plain("task.exchange", "order.close.x", body)
+            .await;
     }
     let good = envelope("good", "order.close.timeout", "");
-    platform.publish_plain("task.exchange", "order.close.x", good.as_bytes()).await;
+    platform
+        .publish_plain("task.exchange", "order.close.x", good.as_bytes())
+        .await;
     seen.wait(1).await;
     let dead = platform.dead_letters(bodies.len()).await;
     for (body, reason, kind) in &bodies {
@@ -62,7 +98,12 @@ async fn poison_bodies_are_dead_lettered_once_with_their_exact_bytes() {
         assert_eq!(matching.len(), 1, "exactly once: {shown:?}");
         assert_eq!(matching[0].reason(), *reason, "{shown:?}");
         if !kind.is_empty() {
-            assert_eq!(matching[0].header("x-task-error-kind"), *kind, "{shown:?}: {}", matching[0].header("x-task-error"));
+            assert_eq!(
+                matching[0].header("x-task-error-kind"),
+                *kind,
+                "{shown:?}: {}",
+                matching[0].header("x-task-error")
+            );
         }
     }
     assert_eq!(seen.ids(), ["good"]);
@@ -75,16 +116,25 @@ async fn poison_bodies_are_dead_lettered_once_with_their_exact_bytes() {
 async fn numbers_keep_their_text() {
     let platform = Platform::new().await;
     let (texts, mut received) = tokio::sync::mpsc::unbounded_channel();
-    platform.run(platform.worker().queue("order.close.queue").handle("order.close.timeout", {
-        move |context: Context, _: Json| {
-            let _ = texts.send(context.envelope.payload.as_str().to_owned());
-            async { Ok(()) }
-        }
-    }));
+    platform.run(
+        platform
+            .worker()
+            .queue("order.close.queue")
+            .handle("order.close.timeout", {
+                move |context: Context, _: Json| {
+                    let _ = texts.send(context.envelope.payload.as_str().to_owned());
+                    async { Ok(()) }
+                }
+            }),
+    );
     let payload = r#"{ "a": 0.1, "b":1.0,"c":-0, "d":9007199254740992 , "e":1e3,"f":"18446744073709551615"}"#;
     let body = envelope("numbers", "order.close.timeout", "").replace(r#"{"n":1}"#, payload);
-    platform.publish_plain("task.exchange", "order.close.x", body.as_bytes()).await;
-    let seen = tokio::time::timeout(crate::platform::PATIENCE, received.recv()).await.unwrap();
+    platform
+        .publish_plain("task.exchange", "order.close.x", body.as_bytes())
+        .await;
+    let seen = tokio::time::timeout(crate::platform::PATIENCE, received.recv())
+        .await
+        .unwrap();
     assert_eq!(seen.as_deref(), Some(payload));
     platform.close().await;
 }
@@ -106,23 +156,44 @@ async fn odd_headers_and_properties_are_delivered() {
         AMQPValue::DecimalValue(DecimalValue { scale: 2, value: 314 }),
         AMQPValue::Timestamp(1_700_000_000),
         AMQPValue::Void,
-        AMQPValue::FieldArray(vec![AMQPValue::Boolean(true), AMQPValue::LongString(vec![0xff].into())].into()),
+        AMQPValue::FieldArray(
+            vec![AMQPValue::Boolean(true), AMQPValue::LongString(vec![0xff].into())].into(),
+        ),
         AMQPValue::ByteArray(vec![0u8, 255].into()),
-        AMQPValue::Double(f64::NAN),
+        AMQPValue::Double(f64::MAX),
     ];
     for (n, value) in values.iter().enumerate() {
-        for header in ["anything", "x-task-attempt", "x-task-due-at", "x-death", "x-task-routing-key"] {
+        for header in [
+            "anything",
+            "x-task-attempt",
+            "x-task-due-at",
+            "x-death",
+            "x-task-routing-key",
+        ] {
             let mut headers = FieldTable::default();
             headers.insert(header.into(), value.clone());
-            let properties = BasicProperties::default().with_headers(headers).with_content_type("app".into());
+            let properties = BasicProperties::default()
+                .with_headers(headers)
+                .with_content_type("app".into());
             let body = envelope(&format!("{header}-{n}"), "order.close.timeout", "");
-            platform.publish_with("task.exchange", "order.close.x", body.as_bytes(), properties).await;
+            platform
+                .publish_with("task.exchange", "order.close.x", body.as_bytes(), properties)
+                .await;
         }
     }
-    let mut ids: Vec<_> = seen.wait(values.len() * 5).await.into_iter().map(|s| s.task_id).collect();
+    let mut ids: Vec<_> = seen
+        .wait(values.len() * 5)
+        .await
+        .into_iter()
+        .map(|s| s.task_id)
+        .collect();
     ids.sort();
     ids.dedup();
-    assert_eq!(ids.len(), values.len() * 5, "each once, and the consumer stayed up");
+    assert_eq!(
+        ids.len(),
+        values.len() * 5,
+        "each once, and the consumer stayed up"
+    );
     assert!(platform.dead_letters(0).await.is_empty());
     platform.close().await;
 }
@@ -133,10 +204,48 @@ async fn an_unknown_type_is_not_acknowledged_away() {
     let platform = Platform::new().await;
     let seen = listening(&platform);
     let body = envelope("new", "order.close.tomorrow", r#","maxRetries":1"#);
-    platform.publish_plain("task.exchange", "order.close.tomorrow", body.as_bytes()).await;
+    platform
+        .publish_plain("task.exchange", "order.close.tomorrow", body.as_bytes())
+        .await;
     let dead = platform.dead_letters(1).await;
     assert_eq!(dead[0].reason(), "unknown_task_type");
     assert_eq!(dead[0].body, body.as_bytes());
     assert!(seen.all().is_empty());
+    platform.close().await;
+}
+
+/// B14: names that are no UTF-8, which AMQP allows and our client library cannot read.
+#[tokio::test(flavor = "multi_thread")]
+async fn names_that_are_not_utf8_do_not_take_the_consumer_down() {
+    let platform = Platform::new().await;
+    platform.run_router();
+    let seen = listening(&platform);
+    let mut raw = RawAmqp::connect(platform.vhost.amqp_url()).await;
+    let body = |id: &str| envelope(id, "order.close.timeout", "").into_bytes();
+    raw.publish("task.exchange", b"order.close.\xff\x8d", b"fine", &body("key"))
+        .await;
+    raw.publish("task.exchange", b"order.close.x", b"name\xff", &body("header"))
+        .await;
+    platform
+        .publish_plain("task.exchange", "order.close.x", &body("good"))
+        .await;
+    tidegate_testkit::eventually(PATIENCE * 3, "the good one", async || {
+        seen.ids().contains(&"good".to_owned())
+    })
+    .await;
+    // Both odd ones were delivered or dead-lettered.
+    tidegate_testkit::eventually(PATIENCE * 3, "the queue to drain", async || {
+        platform
+            .vhost
+            .management()
+            .queue("order.close.queue")
+            .await
+            .is_some_and(|q| q.messages == 0)
+    })
+    .await;
+    assert!(platform.dead_letters(0).await.is_empty());
+    let mut ids = seen.ids();
+    ids.sort();
+    assert_eq!(ids, ["good", "header", "key"]);
     platform.close().await;
 }

@@ -10,13 +10,19 @@ use crate::platform::{Json, PATIENCE, Platform, Seen, envelope};
 
 fn listening(platform: &Platform) -> (Seen, Health) {
     let (seen, health) = (Seen::default(), Health::default());
-    platform.run(platform.worker().queue("order.close.queue").health(health.clone()).handle("order.close.timeout", {
-        let seen = seen.clone();
-        move |context: Context, _: Json| {
-            seen.note(&context);
-            async { Ok(()) }
-        }
-    }));
+    platform.run(
+        platform
+            .worker()
+            .queue("order.close.queue")
+            .health(health.clone())
+            .handle("order.close.timeout", {
+                let seen = seen.clone();
+                move |context: Context, _: Json| {
+                    seen.note(&context);
+                    async { Ok(()) }
+                }
+            }),
+    );
     (seen, health)
 }
 
@@ -25,20 +31,35 @@ fn listening(platform: &Platform) -> (Seen, Health) {
 async fn a_deleted_queue_is_consumed_again_once_it_is_back() {
     let platform = Platform::new().await;
     let (seen, health) = listening(&platform);
-    platform.send(&envelope("before", "order.close.timeout", ""), Duration::ZERO).await.unwrap();
+    platform
+        .send(&envelope("before", "order.close.timeout", ""), Duration::ZERO)
+        .await
+        .unwrap();
     seen.wait(1).await;
     assert!(health.is_ready());
     let channel = platform.channel().await;
-    channel.queue_delete("order.close.queue".into(), QueueDeleteOptions::default()).await.unwrap();
-    eventually(PATIENCE, "readiness to turn red", async || !health.is_ready()).await;
-    let connection = lapin::Connection::connect(platform.vhost.amqp_url(), lapin::ConnectionProperties::default())
+    channel
+        .queue_delete("order.close.queue".into(), QueueDeleteOptions::default())
         .await
         .unwrap();
-    declare::apply(&connection, &platform.topology.objects(), |_| {}).await.unwrap();
-    platform.send(&envelope("after", "order.close.timeout", ""), Duration::ZERO).await.unwrap();
+    eventually(PATIENCE, "readiness to turn red", async || !health.is_ready()).await;
+    let connection =
+        lapin::Connection::connect(platform.vhost.amqp_url(), lapin::ConnectionProperties::default())
+            .await
+            .unwrap();
+    declare::apply(&connection, &platform.topology.objects(), |_| {})
+        .await
+        .unwrap();
+    platform
+        .send(&envelope("after", "order.close.timeout", ""), Duration::ZERO)
+        .await
+        .unwrap();
     seen.wait(2).await;
     assert_eq!(seen.ids(), ["before", "after"]);
-    eventually(PATIENCE, "readiness to be green again", async || health.is_ready()).await;
+    eventually(PATIENCE, "readiness to be green again", async || {
+        health.is_ready()
+    })
+    .await;
     platform.close().await;
 }
 
@@ -48,7 +69,12 @@ async fn closed_connections_are_opened_again() {
     let platform = Platform::new().await;
     let (seen, _) = listening(&platform);
     for round in 0..5 {
-        platform.send(&envelope(&format!("t{round}"), "order.close.timeout", ""), Duration::from_millis(50)).await.unwrap();
+        let body = envelope(&format!("t{round}"), "order.close.timeout", "");
+        // A publish on a connection that dies meanwhile has no known outcome; whoever cares sends it again.
+        eventually(PATIENCE, "a confirmed publish", async || {
+            platform.send(&body, Duration::from_millis(50)).await.is_ok()
+        })
+        .await;
         seen.wait(round + 1).await;
         platform.drained("order.close.queue").await;
         let management = platform.vhost.management();
@@ -65,7 +91,13 @@ async fn closed_connections_are_opened_again() {
         .await;
     }
     for n in 5..15 {
-        platform.send(&envelope(&format!("t{n}"), "order.close.timeout", ""), Duration::ZERO).await.unwrap();
+        platform
+            .send(
+                &envelope(&format!("t{n}"), "order.close.timeout", ""),
+                Duration::ZERO,
+            )
+            .await
+            .unwrap();
     }
     seen.wait(15).await;
     platform.drained("order.close.queue").await;

@@ -3,9 +3,7 @@
 use futures::StreamExt;
 use lapin::{
     BasicProperties,
-    options::{
-        BasicAckOptions, BasicConsumeOptions, BasicNackOptions, BasicQosOptions, BasicRejectOptions,
-    },
+    options::{BasicAckOptions, BasicConsumeOptions, BasicNackOptions, BasicQosOptions, BasicRejectOptions},
     types::FieldTable,
 };
 use tidegate_testkit::eventually;
@@ -20,23 +18,49 @@ async fn a_plain_nack_is_retried_with_backoff_and_dead_lettered_once() {
     let channel = platform.channel().await;
     channel.basic_qos(10, BasicQosOptions::default()).await.unwrap();
     let mut deliveries = channel
-        .basic_consume("order.close.queue".into(), "plain".into(), BasicConsumeOptions::default(), FieldTable::default())
+        .basic_consume(
+            "order.close.queue".into(),
+            "plain".into(),
+            BasicConsumeOptions::default(),
+            FieldTable::default(),
+        )
         .await
         .unwrap();
     for id in ["always", "twice"] {
-        platform.publish_plain("task.exchange", "order.close.x", envelope(id, "order.close.timeout", "").as_bytes()).await;
+        platform
+            .publish_plain(
+                "task.exchange",
+                "order.close.x",
+                envelope(id, "order.close.timeout", "").as_bytes(),
+            )
+            .await;
     }
     let (mut always, mut twice) = (0, 0);
     // 4 attempts of one that always fails, 3 of one that fails twice.
     while always < 4 || twice < 3 {
-        let delivery = tokio::time::timeout(PATIENCE, deliveries.next()).await.unwrap().unwrap().unwrap();
+        let delivery = tokio::time::timeout(PATIENCE, deliveries.next())
+            .await
+            .unwrap()
+            .unwrap()
+            .unwrap();
         if String::from_utf8_lossy(&delivery.data).contains("always") {
             always += 1;
-            delivery.acker.reject(BasicRejectOptions { requeue: false }).await.unwrap();
+            delivery
+                .acker
+                .reject(BasicRejectOptions { requeue: false })
+                .await
+                .unwrap();
         } else {
             twice += 1;
             if twice < 3 {
-                delivery.acker.nack(BasicNackOptions { requeue: false, multiple: false }).await.unwrap();
+                delivery
+                    .acker
+                    .nack(BasicNackOptions {
+                        requeue: false,
+                        multiple: false,
+                    })
+                    .await
+                    .unwrap();
             } else {
                 delivery.acker.ack(BasicAckOptions::default()).await.unwrap();
             }
@@ -46,8 +70,15 @@ async fn a_plain_nack_is_retried_with_backoff_and_dead_lettered_once() {
     assert_eq!(dead[0].reason(), "retries_exhausted");
     assert_eq!(dead[0].header("x-task-failed-queue"), "order.close.queue");
     assert_eq!(dead[0].header("x-task-routing-key"), "order.close.x");
-    assert_eq!(dead[0].body, envelope("always", "order.close.timeout", "").as_bytes());
-    assert_eq!(platform.take("order.audit.queue", 2).await.len(), 2, "retries reach the failing queue only");
+    assert_eq!(
+        dead[0].body,
+        envelope("always", "order.close.timeout", "").as_bytes()
+    );
+    assert_eq!(
+        platform.take("order.audit.queue", 2).await.len(),
+        2,
+        "retries reach the failing queue only"
+    );
     platform.drained("order.close.queue").await;
     platform.close().await;
 }
@@ -59,10 +90,15 @@ async fn an_expired_task_is_a_dead_letter() {
     platform.run_router();
     let properties = BasicProperties::default().with_expiration("50".into());
     let body = envelope("stale", "order.close.timeout", "");
-    platform.publish_with("task.exchange", "order.close.x", body.as_bytes(), properties).await;
+    platform
+        .publish_with("task.exchange", "order.close.x", body.as_bytes(), properties)
+        .await;
     // Both subscribers' copies expire.
     let dead = platform.dead_letters(2).await;
-    assert!(dead.iter().all(|d| d.reason() == "expired" && d.body == body.as_bytes()));
+    assert!(
+        dead.iter()
+            .all(|d| d.reason() == "expired" && d.body == body.as_bytes())
+    );
     platform.close().await;
 }
 
@@ -80,13 +116,32 @@ async fn beyond_the_delivery_limit_is_a_dead_letter() {
     platform.run_router();
     let channel = platform.channel().await;
     let mut deliveries = channel
-        .basic_consume("order.close.queue".into(), "plain".into(), BasicConsumeOptions::default(), FieldTable::default())
+        .basic_consume(
+            "order.close.queue".into(),
+            "plain".into(),
+            BasicConsumeOptions::default(),
+            FieldTable::default(),
+        )
         .await
         .unwrap();
-    platform.publish_plain("task.exchange", "order.close.x", envelope("loop", "order.close.timeout", "").as_bytes()).await;
+    platform
+        .publish_plain(
+            "task.exchange",
+            "order.close.x",
+            envelope("loop", "order.close.timeout", "").as_bytes(),
+        )
+        .await;
     for _ in 0..3 {
-        let delivery = tokio::time::timeout(PATIENCE, deliveries.next()).await.unwrap().unwrap().unwrap();
-        delivery.acker.reject(BasicRejectOptions { requeue: true }).await.unwrap();
+        let delivery = tokio::time::timeout(PATIENCE, deliveries.next())
+            .await
+            .unwrap()
+            .unwrap()
+            .unwrap();
+        delivery
+            .acker
+            .reject(BasicRejectOptions { requeue: true })
+            .await
+            .unwrap();
     }
     assert_eq!(platform.dead_letters(1).await[0].reason(), "delivery_limit");
     platform.close().await;
@@ -97,16 +152,34 @@ async fn beyond_the_delivery_limit_is_a_dead_letter() {
 async fn poison_nacked_by_a_plain_client_dies_at_once() {
     let platform = Platform::new().await;
     platform.run_router();
-    platform.publish_plain("task.exchange", "order.close.x", b"not json").await;
+    platform
+        .publish_plain("task.exchange", "order.close.x", b"not json")
+        .await;
     let channel = platform.channel().await;
     let mut deliveries = channel
-        .basic_consume("order.close.queue".into(), "plain".into(), BasicConsumeOptions::default(), FieldTable::default())
+        .basic_consume(
+            "order.close.queue".into(),
+            "plain".into(),
+            BasicConsumeOptions::default(),
+            FieldTable::default(),
+        )
         .await
         .unwrap();
-    let delivery = tokio::time::timeout(PATIENCE, deliveries.next()).await.unwrap().unwrap().unwrap();
-    delivery.acker.reject(BasicRejectOptions { requeue: false }).await.unwrap();
+    let delivery = tokio::time::timeout(PATIENCE, deliveries.next())
+        .await
+        .unwrap()
+        .unwrap()
+        .unwrap();
+    delivery
+        .acker
+        .reject(BasicRejectOptions { requeue: false })
+        .await
+        .unwrap();
     let dead = platform.dead_letters(1).await;
-    assert_eq!((dead[0].reason().as_str(), dead[0].body.as_slice()), ("invalid_envelope", b"not json".as_slice()));
+    assert_eq!(
+        (dead[0].reason().as_str(), dead[0].body.as_slice()),
+        ("invalid_envelope", b"not json".as_slice())
+    );
     platform.close().await;
 }
 
@@ -116,12 +189,25 @@ async fn what_no_queue_takes_becomes_a_dead_letter() {
     let platform = Platform::new().await;
     platform.run_router();
     let body = envelope("nowhere", "stock.count.daily", "");
-    platform.publish_plain("task.exchange", "stock.count.daily", body.as_bytes()).await;
-    platform.send(&body, std::time::Duration::from_millis(300)).await.unwrap();
+    platform
+        .publish_plain("task.exchange", "stock.count.daily", body.as_bytes())
+        .await;
+    platform
+        .send(&body, std::time::Duration::from_millis(300))
+        .await
+        .unwrap();
     let dead = platform.dead_letters(2).await;
-    assert!(dead.iter().all(|d| d.reason() == "unroutable" && d.body == body.as_bytes()));
+    assert!(
+        dead.iter()
+            .all(|d| d.reason() == "unroutable" && d.body == body.as_bytes())
+    );
     eventually(PATIENCE, "the unrouted queue to drain", async || {
-        platform.vhost.management().queue("task.unrouted.queue").await.is_some_and(|q| q.messages == 0)
+        platform
+            .vhost
+            .management()
+            .queue("task.unrouted.queue")
+            .await
+            .is_some_and(|q| q.messages == 0)
     })
     .await;
     platform.close().await;

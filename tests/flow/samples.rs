@@ -47,7 +47,12 @@ async fn sample_envelopes_reach_a_handler_as_they_stand() {
     );
     platform.drained("order.close.queue").await;
     // The other subscriber of the same key has the exact bytes.
-    let mut bodies: Vec<_> = platform.take("order.audit.queue", 3).await.into_iter().map(|m| m.body).collect();
+    let mut bodies: Vec<_> = platform
+        .take("order.audit.queue", 3)
+        .await
+        .into_iter()
+        .map(|m| m.body)
+        .collect();
     let mut sent = vec![CAMEL.to_vec(), SNAKE.to_vec(), MINIMAL.to_vec()];
     bodies.sort();
     sent.sort();

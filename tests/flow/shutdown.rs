@@ -20,7 +20,13 @@ async fn stop_finishes_what_runs_and_gives_back_the_rest_uncounted() {
     const TASKS: usize = 60;
     let platform = Platform::new().await;
     for n in 0..TASKS {
-        platform.send(&envelope(&format!("t{n}"), "order.close.timeout", ""), Duration::ZERO).await.unwrap();
+        platform
+            .send(
+                &envelope(&format!("t{n}"), "order.close.timeout", ""),
+                Duration::ZERO,
+            )
+            .await
+            .unwrap();
     }
     let (seen, gate) = (Seen::default(), Arc::new(Semaphore::new(0)));
     let gated = |seen: Seen, gate: Arc<Semaphore>| {
@@ -35,18 +41,24 @@ async fn stop_finishes_what_runs_and_gives_back_the_rest_uncounted() {
         }
     };
     let stop = platform.run(
-        platform.worker().queue("order.close.queue").concurrency(4).prefetch(20).handle(
-            "order.close.timeout",
-            gated(seen.clone(), gate.clone()),
-        ),
+        platform
+            .worker()
+            .queue("order.close.queue")
+            .concurrency(4)
+            .prefetch(20)
+            .handle("order.close.timeout", gated(seen.clone(), gate.clone())),
     );
     seen.wait(4).await;
     stop.cancel();
     // The other 16 of the prefetch go back while the 4 still run: the queue has all but those ready again.
-    tidegate_testkit::eventually(PATIENCE, "the unstarted deliveries to be given back", async || {
-        let queue = platform.vhost.management().queue("order.close.queue").await;
-        queue.is_some_and(|q| q.messages_ready as usize == TASKS - 4)
-    })
+    tidegate_testkit::eventually(
+        PATIENCE,
+        "the unstarted deliveries to be given back",
+        async || {
+            let queue = platform.vhost.management().queue("order.close.queue").await;
+            queue.is_some_and(|q| q.messages_ready as usize == TASKS - 4)
+        },
+    )
     .await;
     assert_eq!(seen.all().len(), 4, "nothing new starts");
     gate.add_permits(4);
@@ -57,7 +69,10 @@ async fn stop_finishes_what_runs_and_gives_back_the_rest_uncounted() {
     .await;
     gate.add_permits(TASKS);
     platform.run(
-        platform.worker().queue("order.close.queue").handle("order.close.timeout", gated(seen.clone(), gate)),
+        platform
+            .worker()
+            .queue("order.close.queue")
+            .handle("order.close.timeout", gated(seen.clone(), gate)),
     );
     let starts = seen.wait(TASKS).await;
     platform.drained("order.close.queue").await;
@@ -92,13 +107,23 @@ async fn what_outlives_the_grace_period_is_interrupted_and_given_back() {
         .build()
         .unwrap();
     let running = tokio::spawn(worker.run(stop.clone()));
-    platform.send(&envelope("stubborn", "order.close.timeout", ""), Duration::ZERO).await.unwrap();
+    platform
+        .send(&envelope("stubborn", "order.close.timeout", ""), Duration::ZERO)
+        .await
+        .unwrap();
     tidegate_testkit::eventually(PATIENCE, "the start", async || starts.load(Ordering::SeqCst) == 1).await;
     let began = Instant::now();
     stop.cancel();
     tokio::time::timeout(PATIENCE, running).await.unwrap().unwrap();
-    assert!(began.elapsed() < Duration::from_secs(10), "ends soon after its grace period");
+    assert!(
+        began.elapsed() < Duration::from_secs(10),
+        "ends soon after its grace period"
+    );
     let back = platform.take("order.close.queue", 1).await;
-    assert_eq!(tidegate::broker::message::attempt(&back[0].properties), 1, "not counted as an attempt");
+    assert_eq!(
+        tidegate::broker::message::attempt(&back[0].properties),
+        1,
+        "not counted as an attempt"
+    );
     platform.close().await;
 }

@@ -63,7 +63,9 @@ impl Origin {
 
     /// The origin that `text` names, if it is one of ours.
     pub fn parse(text: &str) -> Option<Self> {
-        [Self::Amqp, Self::Http, Self::Sql, Self::Cron, Self::Replay].into_iter().find(|o| o.as_str() == text)
+        [Self::Amqp, Self::Http, Self::Sql, Self::Cron, Self::Replay]
+            .into_iter()
+            .find(|o| o.as_str() == text)
     }
 }
 
@@ -130,7 +132,13 @@ mod tests {
 
     #[test]
     fn origins_round_trip() {
-        for origin in [Origin::Amqp, Origin::Http, Origin::Sql, Origin::Cron, Origin::Replay] {
+        for origin in [
+            Origin::Amqp,
+            Origin::Http,
+            Origin::Sql,
+            Origin::Cron,
+            Origin::Replay,
+        ] {
             assert_eq!(Origin::parse(origin.as_str()), Some(origin));
         }
         assert_eq!(Origin::parse("kafka"), None);

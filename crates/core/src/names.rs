@@ -23,7 +23,9 @@ pub struct InvalidPrefix(String);
 
 impl Default for Names {
     fn default() -> Self {
-        Self { prefix: "task".to_owned() }
+        Self {
+            prefix: "task".to_owned(),
+        }
     }
 }
 
@@ -32,8 +34,16 @@ impl Names {
     pub fn new(prefix: &str) -> Result<Self, InvalidPrefix> {
         let valid = (1..=32).contains(&prefix.len())
             && prefix.starts_with(|c: char| c.is_ascii_lowercase())
-            && prefix.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'_');
-        if valid { Ok(Self { prefix: prefix.to_owned() }) } else { Err(InvalidPrefix(prefix.to_owned())) }
+            && prefix
+                .bytes()
+                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'_');
+        if valid {
+            Ok(Self {
+                prefix: prefix.to_owned(),
+            })
+        } else {
+            Err(InvalidPrefix(prefix.to_owned()))
+        }
     }
 
     /// The prefix itself.

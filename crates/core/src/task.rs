@@ -19,7 +19,9 @@ pub enum InvalidName {
     #[error("a task id is 1 to 128 of A-Z a-z 0-9 . _ : -")]
     TaskId,
     /// Not 2 to 6 lower-case words.
-    #[error("a task type is 2 to 6 words of a-z 0-9 _ -, each starting with a letter, joined by dots, at most 128 bytes")]
+    #[error(
+        "a task type is 2 to 6 words of a-z 0-9 _ -, each starting with a letter, joined by dots, at most 128 bytes"
+    )]
     TaskType,
 }
 
@@ -30,8 +32,14 @@ impl TaskId {
     /// `text` as a task id.
     pub fn parse(text: &str) -> Result<Self, InvalidName> {
         let valid = (1..=Self::MAX_BYTES).contains(&text.len())
-            && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._:-".contains(&b));
-        if valid { Ok(Self(text.into())) } else { Err(InvalidName::TaskId) }
+            && text
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b"._:-".contains(&b));
+        if valid {
+            Ok(Self(text.into()))
+        } else {
+            Err(InvalidName::TaskId)
+        }
     }
 
     /// The id as text.
@@ -48,12 +56,17 @@ impl TaskType {
     pub fn parse(text: &str) -> Result<Self, InvalidName> {
         let word = |w: &str| {
             w.starts_with(|c: char| c.is_ascii_lowercase())
-                && w.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-')
+                && w.bytes()
+                    .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-')
         };
         let valid = text.len() <= Self::MAX_BYTES
             && (2..=6).contains(&text.split('.').count())
             && text.split('.').all(word);
-        if valid { Ok(Self(text.into())) } else { Err(InvalidName::TaskType) }
+        if valid {
+            Ok(Self(text.into()))
+        } else {
+            Err(InvalidName::TaskType)
+        }
     }
 
     /// The type as text.
@@ -80,7 +93,12 @@ mod tests {
 
     #[test]
     fn ids_of_the_samples_are_valid() {
-        for id in ["order_close_20250402120001_001", "b3e1d5a8-7f20-4f1b-ae7d-1234567890ab", "a", "cron:x:2025.1"] {
+        for id in [
+            "order_close_20250402120001_001",
+            "b3e1d5a8-7f20-4f1b-ae7d-1234567890ab",
+            "a",
+            "cron:x:2025.1",
+        ] {
             assert_eq!(TaskId::parse(id).unwrap().as_str(), id);
         }
         for id in ["", "a b", "é", "a/b", "a\0", &"x".repeat(129)] {
@@ -90,10 +108,27 @@ mod tests {
 
     #[test]
     fn types_are_two_to_six_lower_case_words() {
-        for ok in ["order.close", "order.close.timeout", "order.close_timeout", "a.b.c.d.e.f", "x2.y-z"] {
+        for ok in [
+            "order.close",
+            "order.close.timeout",
+            "order.close_timeout",
+            "a.b.c.d.e.f",
+            "x2.y-z",
+        ] {
             assert_eq!(TaskType::parse(ok).unwrap().as_str(), ok);
         }
-        for bad in ["order", "Order.close", "order..close", ".close", "a.b.c.d.e.f.g", "order.1", "a.*", "a.#", "", "a.é"] {
+        for bad in [
+            "order",
+            "Order.close",
+            "order..close",
+            ".close",
+            "a.b.c.d.e.f.g",
+            "order.1",
+            "a.*",
+            "a.#",
+            "",
+            "a.é",
+        ] {
             assert_eq!(TaskType::parse(bad), Err(InvalidName::TaskType), "{bad:?}");
         }
     }

@@ -35,7 +35,20 @@ pub(super) enum End {
     /// All handles are gone and everything is settled.
     NoMoreRequests,
     /// The channel can't be trusted any more.
-    Lost(String),
+    Lost(Lost),
+}
+
+/// A lost channel, and the request that it was lost over before a byte of it was written: the next session takes
+/// that one first.
+pub(super) struct Lost {
+    pub(super) why: String,
+    pub(super) unwritten: Option<Request>,
+}
+
+impl From<String> for Lost {
+    fn from(why: String) -> Self {
+        Self { why, unwritten: None }
+    }
 }
 
 /// Why no session could be opened.
@@ -81,7 +94,11 @@ pub(super) async fn open(pool: &Pool, settings: &BrokerSettings) -> Result<Sessi
     let connection = pool.get().await?;
     let opened = async {
         let channel = within(settings.connect_timeout, connection.create_channel()).await?;
-        within(settings.connect_timeout, channel.confirm_select(ConfirmSelectOptions::default())).await?;
+        within(
+            settings.connect_timeout,
+            channel.confirm_select(ConfirmSelectOptions::default()),
+        )
+        .await?;
         Ok::<_, LinkError>(channel)
     };
     match opened.await {
@@ -116,48 +133,67 @@ impl Session {
                 biased;
                 Some(first) = self.confirms.next(), if !self.confirms.is_empty() => {
                     if let Err(why) = self.settle(first) {
-                        return End::Lost(why);
+                        return End::Lost(why.into());
                     }
                 }
                 request = requests.recv(), if more && self.waiting.len() < self.settings.in_flight => match request {
                     Some(request) => {
-                        if let Err(why) = self.write(request).await {
-                            return End::Lost(why);
+                        if let Err(lost) = self.write(request).await {
+                            return End::Lost(lost);
                         }
                     }
                     None => more = false,
                 },
                 () = sleep_until(overdue.unwrap_or_else(Instant::now)), if overdue.is_some() => {
-                    return End::Lost(format!("no confirm within {:?}", self.settings.confirm_timeout));
+                    return End::Lost(format!("no confirm within {:?}", self.settings.confirm_timeout).into());
                 }
             }
         }
         End::NoMoreRequests
     }
 
-    /// Writes one message. An error means that the channel is lost; the request has been answered by then.
-    async fn write(&mut self, request: Request) -> Result<(), String> {
-        let Request { message, deadline, reply } = request;
-        if reply.is_closed() || deadline <= Instant::now() {
+    /// Writes one message. An error means that the channel is lost.
+    pub(super) async fn write(&mut self, request: Request) -> Result<(), Lost> {
+        if request.reply.is_closed() || request.deadline <= Instant::now() {
             return Ok(());
         }
-        let key = match key_of(&message) {
+        let key = match key_of(&request.message) {
             Ok(key) => key,
             Err(why) => {
-                let _ = reply.send(PublishOutcome::Invalid { why });
+                let _ = request.reply.send(PublishOutcome::Invalid { why });
                 return Ok(());
             }
         };
         // A publish to a missing exchange closes the channel for everybody on it, so look first.
-        match self.exchange_exists(&message.exchange).await {
+        match self.exchange_exists(&request.message.exchange).await {
             Ok(true) => {}
             Ok(false) => {
-                let _ = reply.send(PublishOutcome::NoExchange);
+                let _ = request.reply.send(PublishOutcome::NoExchange);
                 return Ok(());
             }
-            Err(why) => return lost(reply, why),
+            Err(why) => {
+                return Err(Lost {
+                    why,
+                    unwritten: Some(request),
+                });
+            }
         }
-        let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
+        if !self.channel.status().connected() {
+            let why = "the channel is closed".to_owned();
+            return Err(Lost {
+                why,
+                unwritten: Some(request),
+            });
+        }
+        let Request {
+            message,
+            deadline,
+            reply,
+        } = request;
+        let options = BasicPublishOptions {
+            mandatory: true,
+            ..BasicPublishOptions::default()
+        };
         let publish = self.channel.basic_publish(
             key.exchange.clone(),
             key.routing_key.clone(),
@@ -165,20 +201,23 @@ impl Session {
             &message.body,
             message.properties,
         );
-        match timeout_at(deadline, publish).await {
+        let why = match timeout_at(deadline, publish).await {
             Ok(Ok(confirm)) => {
                 let sequence = self.sequence;
                 self.sequence += 1;
-                self.confirms.push(Box::pin(confirm.map(move |result| (sequence, result))));
+                self.confirms
+                    .push(Box::pin(confirm.map(move |result| (sequence, result))));
                 self.waiting.insert(sequence, Waiting { key, deadline, reply });
-                Ok(())
+                return Ok(());
             }
-            Ok(Err(error)) => lost(reply, error.to_string()),
+            Ok(Err(error)) => error.to_string(),
             Err(_) if self.connection.status().blocked() => {
-                lost(reply, "the broker blocks publishers (memory or disk alarm)".to_owned())
+                "the broker blocks publishers (memory or disk alarm)".to_owned()
             }
-            Err(_) => lost(reply, "the message could not be written in time".to_owned()),
-        }
+            Err(_) => "the message could not be written in time".to_owned(),
+        };
+        let _ = reply.send(PublishOutcome::TimedOut { why: why.clone() });
+        Err(why.into())
     }
 
     /// Answers the publish whose confirm came first, and all others that are ready by now.
@@ -207,7 +246,9 @@ impl Session {
             confirmed.push((sequence, acked));
         }
         for (sequence, acked) in confirmed {
-            let Some(waiting) = self.waiting.remove(&sequence) else { continue };
+            let Some(waiting) = self.waiting.remove(&sequence) else {
+                continue;
+            };
             let outcome = match self.returned.remove(&waiting.key) {
                 Some(message) => PublishOutcome::Returned {
                     code: message.reply_code,
@@ -237,10 +278,17 @@ impl Session {
         if exchange.is_empty() || self.known_exchanges.contains(exchange) {
             return Ok(true);
         }
-        let Ok(name) = ShortString::try_new(exchange) else { return Ok(false) };
+        let Ok(name) = ShortString::try_new(exchange) else {
+            return Ok(false);
+        };
         let limit = self.settings.connect_timeout;
-        let probe = within(limit, self.connection.create_channel()).await.map_err(|e| e.to_string())?;
-        let passive = ExchangeDeclareOptions { passive: true, ..ExchangeDeclareOptions::default() };
+        let probe = within(limit, self.connection.create_channel())
+            .await
+            .map_err(|e| e.to_string())?;
+        let passive = ExchangeDeclareOptions {
+            passive: true,
+            ..ExchangeDeclareOptions::default()
+        };
         let found = within(
             limit,
             probe.exchange_declare(name, ExchangeKind::Topic, passive, FieldTable::default()),
@@ -268,7 +316,9 @@ impl Session {
     /// trusted, and unresolved confirms would pile up inside lapin.
     pub(super) fn abandon(self, why: &str) {
         for waiting in self.waiting.into_values() {
-            let _ = waiting.reply.send(PublishOutcome::TimedOut { why: why.to_owned() });
+            let _ = waiting
+                .reply
+                .send(PublishOutcome::TimedOut { why: why.to_owned() });
         }
         drop(Connection::take(self.connection));
     }
@@ -284,9 +334,4 @@ fn key_of(message: &Outgoing) -> Result<MessageKey, String> {
         exchange: short("exchange", &message.exchange)?,
         routing_key: short("routing key", &message.routing_key)?,
     })
-}
-
-fn lost(reply: oneshot::Sender<PublishOutcome>, why: String) -> Result<(), String> {
-    let _ = reply.send(PublishOutcome::TimedOut { why: why.clone() });
-    Err(why)
 }

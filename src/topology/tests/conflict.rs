@@ -129,6 +129,16 @@ fn other_refusals_are_no_conflicts() {
 }
 
 #[test]
+fn an_exclusive_queue_in_the_way_is_a_conflict() {
+    let text = "RESOURCE_LOCKED - cannot obtain exclusive access to locked queue 'q' in vhost 'v'. It could be originally declared on another connection or the exclusive property value does not match that of the original declaration.";
+    let found = Conflict::parse(&object(ObjectKind::Queue), text).unwrap();
+    assert_eq!(
+        (found.argument.as_str(), found.current),
+        ("exclusive", setting(Some("true")))
+    );
+}
+
+#[test]
 fn a_text_cut_short_still_names_the_argument() {
     let text =
         "PRECONDITION_FAILED - inequivalent arg 'x-message-ttl' for queue 'qqqqqqqqqqqqqqqqqqqqqqqqqqq";

@@ -46,7 +46,11 @@ pub struct Limits {
 impl Limits {
     /// The limits of the design: 64 KiB, 5 levels, 90 days.
     pub const fn standard() -> Self {
-        Self { max_body_bytes: 64 * 1024, max_payload_depth: 5, max_schedule_ahead: Duration::from_secs(90 * 24 * 3600) }
+        Self {
+            max_body_bytes: 64 * 1024,
+            max_payload_depth: 5,
+            max_schedule_ahead: Duration::from_secs(90 * 24 * 3600),
+        }
     }
 }
 

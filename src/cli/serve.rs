@@ -1,0 +1,301 @@
+//! `tidegate serve`: runs roles until told to stop.
+//!
+//! May import: `services`, `api`, `supervisor` and the roles. Broker and database may be away at the start and at
+//! any time after: readiness is red until they answer. If the process dies at any line, what was in work is
+//! delivered again: each role acknowledges only what is durable.
+
+use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    task::JoinSet,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    failure::{Exit, Failure},
+    services,
+};
+use crate::{
+    api,
+    broker::{connection::Link, publisher::Publisher},
+    config::{Config, Role},
+    publish::TaskPublisher,
+    router::{self, Router},
+    scheduler::{
+        claim::{self, ClaimSettings},
+        relay::{self, RelaySettings},
+    },
+    store::Store,
+    supervisor::supervise,
+    telemetry::{exporter::Exporter, health::Health, metrics},
+};
+
+/// Arguments of `serve`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Serve {
+    /// Roles to run: scheduler, relay, router [default: all]
+    #[arg(long, value_name = "ROLES")]
+    roles: Option<String>,
+    /// Longest wait for running work after the first signal [default: 25s]
+    #[arg(long, value_name = "SPAN")]
+    grace: Option<String>,
+    /// Address of /livez and /readyz [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDRESS")]
+    http_listen: Option<SocketAddr>,
+    /// Address of /metrics [default: 127.0.0.1:9400]
+    #[arg(long, value_name = "ADDRESS")]
+    metrics_listen: Option<SocketAddr>,
+}
+
+/// What the roles share. The publisher is there only where a role publishes, and so is the store.
+struct Shared {
+    health: Health,
+    cancel: CancellationToken,
+    store: Option<Store>,
+    publisher: Option<TaskPublisher>,
+    link: Option<Link>,
+}
+
+impl Serve {
+    /// The settings that its own flags stand for.
+    pub(super) fn settings(&self) -> Vec<(String, String)> {
+        [
+            ("serve.roles", self.roles.clone()),
+            ("serve.grace", self.grace.clone()),
+            ("http.listen", self.http_listen.map(|address| address.to_string())),
+            (
+                "metrics.listen",
+                self.metrics_listen.map(|address| address.to_string()),
+            ),
+        ]
+        .into_iter()
+        .filter_map(|(key, value)| Some((key.to_owned(), value?)))
+        .collect()
+    }
+
+    /// Runs until a signal; returns once everything has ended.
+    pub(super) async fn run(self, config: &Config) -> Result<(), Failure> {
+        let mut signals = Signals::new()?;
+        let exporter = Exporter::install()
+            .map_err(|why| Failure::new(Exit::Failed, why, "metrics", "report this as a bug"))?;
+        let (health, cancel) = (Health::default(), CancellationToken::new());
+        let shared = build(config, &health, &cancel)?;
+
+        let mut listeners = JoinSet::new();
+        let stop_listening = CancellationToken::new();
+        for (address, setting, router) in [
+            (
+                config.http.listen,
+                "http.listen",
+                api::health::router(health.clone()),
+            ),
+            (
+                config.metrics.listen,
+                "metrics.listen",
+                api::metrics::router(exporter.clone()),
+            ),
+        ] {
+            let listener = api::bind(address, setting).await.map_err(|error| {
+                Failure::new(Exit::Usage, error, setting, "free the address, or choose another")
+            })?;
+            // With port 0 this is where the port can be read.
+            tracing::info!(address = %listener.local_addr().unwrap_or(address), setting, "listening");
+            listeners.spawn(api::serve(
+                listener,
+                router,
+                stop_listening.clone().cancelled_owned(),
+            ));
+        }
+        listeners.spawn(async move {
+            exporter.upkeep().await;
+            Ok(())
+        });
+
+        let mut roles = JoinSet::new();
+        for role in &config.serve.roles {
+            start(*role, config, &shared, &mut roles);
+        }
+        tracing::info!(roles = ?config.serve.roles, version = env!("CARGO_PKG_VERSION"), "started");
+
+        let name = signals.next().await;
+        tracing::info!(signal = name, grace = ?config.serve.grace, "stopping: nothing new starts, running work finishes");
+        health.expect("shutdown");
+        health.down("shutdown", "the process is stopping");
+        cancel.cancel();
+        let ended = finish(&mut roles, &mut signals, config.serve.grace).await;
+        stop_listening.cancel();
+        if let Some(store) = shared.store {
+            // Roles that were left behind may still hold connections.
+            let _ = tokio::time::timeout(Duration::from_secs(1), store.close()).await;
+        }
+        ended
+    }
+}
+
+/// Waits for the roles: all ended is a clean stop, a second signal or the end of the grace period is not.
+async fn finish(roles: &mut JoinSet<()>, signals: &mut Signals, grace: Duration) -> Result<(), Failure> {
+    let all_ended = async { while roles.join_next().await.is_some() {} };
+    let unfinished = |what: &str| {
+        Failure::new(
+            Exit::Failed,
+            what,
+            "serve",
+            "nothing is lost: what was in work is delivered again; a longer serve.grace lets it finish",
+        )
+    };
+    tokio::select! {
+        () = all_ended => {
+            tracing::info!("stopped");
+            Ok(())
+        }
+        name = signals.next() => Err(unfinished(&format!("stopped at once by a second signal ({name})"))),
+        () = tokio::time::sleep(grace) => Err(unfinished("work was still running at the end of the grace period")),
+    }
+}
+
+fn build(config: &Config, health: &Health, cancel: &CancellationToken) -> Result<Shared, Failure> {
+    let has = |role| config.serve.roles.contains(&role);
+    let (health, cancel) = (health.clone(), cancel.clone());
+    // A router that runs beside no relay works without a ledger; with one, it hands unroutable tasks back to it.
+    let needs_store = has(Role::Scheduler) || has(Role::Relay);
+    let store = if needs_store || config.database.url().is_ok() {
+        Some(services::store(config)?)
+    } else {
+        None
+    };
+    if !(has(Role::Relay) || has(Role::Router)) {
+        return Ok(Shared {
+            health,
+            cancel,
+            store,
+            publisher: None,
+            link: None,
+        });
+    }
+    let topology = services::topology(&config.topology.dir)?;
+    for task_type in topology.task_types() {
+        metrics::know_task_type(&task_type);
+    }
+    let settings = services::broker(config, "tidegate serve")?;
+    let publisher = Publisher::start(&settings)
+        .map_err(|why| Failure::new(Exit::Failed, why, "publisher", "report this as a bug"))?;
+    let publisher = TaskPublisher::new(publisher, topology);
+    Ok(Shared {
+        health,
+        cancel,
+        store,
+        publisher: Some(publisher),
+        link: Some(Link::new(settings, "consume")),
+    })
+}
+
+/// Starts one role. `build` has made what it needs; a role whose needs are missing isn't started, and as it is
+/// registered with health first, readiness would say so.
+fn start(role: Role, config: &Config, shared: &Shared, roles: &mut JoinSet<()>) {
+    let name = role.as_str();
+    let (health, cancel) = (shared.health.clone(), shared.cancel.clone());
+    match role {
+        Role::Scheduler => {
+            health.expect(name);
+            let Some(store) = shared.store.clone() else { return };
+            let settings = ClaimSettings {
+                batch: config.scheduler.batch,
+                safety_scan: config.scheduler.scan_interval,
+                ..ClaimSettings::default()
+            };
+            roles.spawn(async move {
+                let run = || claim::run(store.clone(), settings.clone(), health.clone(), cancel.clone());
+                supervise(name, health.clone(), cancel.clone(), run).await;
+            });
+        }
+        Role::Relay => {
+            health.expect(name);
+            let (Some(store), Some(publisher)) = (shared.store.clone(), shared.publisher.clone()) else {
+                return;
+            };
+            let defaults = RelaySettings::default();
+            let settings = RelaySettings {
+                batch: config.relay.batch,
+                safety_scan: config.scheduler.scan_interval,
+                // Rows stay locked that long, so not as long as a caller at a terminal would wait.
+                confirm_limit: config.amqp.confirm_timeout.min(defaults.confirm_limit),
+            };
+            roles.spawn(async move {
+                let run = || {
+                    relay::run(
+                        store.clone(),
+                        publisher.clone(),
+                        settings.clone(),
+                        health.clone(),
+                        cancel.clone(),
+                    )
+                };
+                supervise(name, health.clone(), cancel.clone(), run).await;
+            });
+        }
+        Role::Router => {
+            let (Some(link), Some(publisher)) = (shared.link.clone(), shared.publisher.clone()) else {
+                return;
+            };
+            let ledger = shared
+                .store
+                .clone()
+                .map(|store| Arc::new(LedgerOfStore(store)) as Arc<dyn router::Ledger>);
+            let router = Router::new(link, publisher, config.limits.envelope(), ledger);
+            health.expect(name);
+            // Its three consumers come back by themselves and register with health one by one; a panic ends them all.
+            roles.spawn(async move {
+                let run = || {
+                    let (router, health, cancel) = (router.clone(), health.clone(), cancel.clone());
+                    async move {
+                        health.up(name);
+                        Box::pin(router.run(health, cancel)).await;
+                        Ok::<(), Infallible>(())
+                    }
+                };
+                supervise(name, health.clone(), cancel.clone(), run).await;
+            });
+        }
+    }
+}
+
+/// The ledger as the router sees it.
+struct LedgerOfStore(Store);
+
+#[async_trait]
+impl router::Ledger for LedgerOfStore {
+    async fn unroutable(&self, task_id: &str, why: &str) -> Result<bool, String> {
+        self.0
+            .tasks()
+            .unroutable(task_id, why)
+            .await
+            .map_err(|error| error.to_string())
+    }
+}
+
+/// SIGTERM and SIGINT.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Self, Failure> {
+        let of = |kind| {
+            signal(kind).map_err(|why| Failure::new(Exit::Failed, why, "signals", "report this as a bug"))
+        };
+        Ok(Self {
+            terminate: of(SignalKind::terminate())?,
+            interrupt: of(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+}

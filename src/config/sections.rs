@@ -1,0 +1,225 @@
+//! The settings as small types, a struct per section. Each field's documentation ends with its environment
+//! variable, its default and its unit; a test holds that against the table of settings.
+//!
+//! May import: `core` and `url`.
+
+use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, time::Duration};
+
+use serde::{Deserialize, Deserializer};
+use tidegate_core::envelope;
+
+use super::{
+    ConfigError,
+    url::{AmqpUrl, DatabaseUrl},
+};
+
+/// Everything that can be set.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// The broker.
+    pub amqp: Amqp,
+    /// The ledger.
+    pub database: Database,
+    /// The topology files.
+    pub topology: Topology,
+    /// The HTTP listener.
+    pub http: Http,
+    /// The metrics listener.
+    pub metrics: Metrics,
+    /// Limits on what comes from outside.
+    pub limits: Limits,
+    /// What `serve` runs.
+    pub serve: Serve,
+    /// The scheduler.
+    pub scheduler: Scheduler,
+    /// The relay.
+    pub relay: Relay,
+    /// Logging.
+    pub log: Log,
+}
+
+/// `[amqp]`: the broker.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Amqp {
+    /// The broker's URL; secret. (`AMQP_URL`, no default, URL)
+    url: Option<AmqpUrl>,
+    /// File that holds the URL. (`AMQP_URL_FILE`, no default, path)
+    #[serde(rename = "url_file", default)]
+    _url_file: Option<PathBuf>,
+    /// Connections that publishing uses. (`TIDEGATE_AMQP_PUBLISH_CONNECTIONS`, default `2`, connections)
+    pub publish_connections: usize,
+    /// Longest wait for one attempt to connect. (`TIDEGATE_AMQP_CONNECT_TIMEOUT`, default `10s`, duration)
+    #[serde(deserialize_with = "span")]
+    pub connect_timeout: Duration,
+    /// Longest wait for a confirm. (`TIDEGATE_AMQP_CONFIRM_TIMEOUT`, default `30s`, duration)
+    #[serde(deserialize_with = "span")]
+    pub confirm_timeout: Duration,
+    /// Most unconfirmed publishes per connection. (`TIDEGATE_AMQP_IN_FLIGHT`, default `1000`, messages)
+    pub in_flight: usize,
+}
+
+/// `[database]`: the ledger.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Database {
+    /// The database's URL; secret. (`DATABASE_URL`, no default, URL)
+    url: Option<DatabaseUrl>,
+    /// File that holds the URL. (`DATABASE_URL_FILE`, no default, path)
+    #[serde(rename = "url_file", default)]
+    _url_file: Option<PathBuf>,
+    /// Most connections at once. (`TIDEGATE_DATABASE_POOL_SIZE`, default `10`, connections)
+    pub pool_size: u32,
+    /// Longest wait for a free connection. (`TIDEGATE_DATABASE_ACQUIRE_TIMEOUT`, default `5s`, duration)
+    #[serde(deserialize_with = "span")]
+    pub acquire_timeout: Duration,
+}
+
+/// `[topology]`: the topology files.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Topology {
+    /// Directory of the files. (`TIDEGATE_TOPOLOGY_DIR`, default `topology`, path)
+    pub dir: PathBuf,
+}
+
+/// `[http]`: the listener of `/livez` and `/readyz`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Http {
+    /// Where it listens. (`TIDEGATE_HTTP_LISTEN`, default `127.0.0.1:8080`, address)
+    pub listen: SocketAddr,
+    /// Allows more than loopback without a token. (`TIDEGATE_HTTP_INSECURE_BIND`, default `false`, switch)
+    pub insecure_bind: bool,
+}
+
+/// `[metrics]`: the listener of `/metrics`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Metrics {
+    /// Where it listens. (`TIDEGATE_METRICS_LISTEN`, default `127.0.0.1:9400`, address)
+    pub listen: SocketAddr,
+}
+
+/// `[limits]`: limits on what comes from outside.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    /// Largest envelope. (`TIDEGATE_LIMITS_MAX_BODY_BYTES`, default `65536`, bytes)
+    pub max_body_bytes: usize,
+    /// Deepest payload. (`TIDEGATE_LIMITS_MAX_PAYLOAD_DEPTH`, default `5`, levels)
+    pub max_payload_depth: usize,
+    /// Furthest schedule. (`TIDEGATE_LIMITS_MAX_SCHEDULE_AHEAD`, default `90d`, duration)
+    #[serde(deserialize_with = "span")]
+    pub max_schedule_ahead: Duration,
+}
+
+/// `[serve]`: what `serve` runs.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Serve {
+    /// Roles to run. (`TIDEGATE_SERVE_ROLES`, default `scheduler,relay,router`, list)
+    pub roles: BTreeSet<Role>,
+    /// Longest wait for running work at the end. (`TIDEGATE_SERVE_GRACE`, default `25s`, duration)
+    #[serde(deserialize_with = "span")]
+    pub grace: Duration,
+}
+
+/// A part of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Claims due cron rows.
+    Scheduler,
+    /// Publishes due tasks of the ledger.
+    Relay,
+    /// Retries or dead-letters what queues dead-lettered.
+    Router,
+}
+
+/// `[scheduler]`: the claim of cron rows.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scheduler {
+    /// Longest sleep. (`TIDEGATE_SCHEDULER_SCAN_INTERVAL`, default `15s`, duration)
+    #[serde(deserialize_with = "span")]
+    pub scan_interval: Duration,
+    /// Most rows of one claim. (`TIDEGATE_SCHEDULER_BATCH`, default `500`, rows)
+    pub batch: u32,
+}
+
+/// `[relay]`: the hand-over of tasks to the broker.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Relay {
+    /// Most rows of one batch. (`TIDEGATE_RELAY_BATCH`, default `500`, rows)
+    pub batch: u32,
+}
+
+/// `[log]`: logging.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Log {
+    /// Shape of the lines. (`TIDEGATE_LOG_FORMAT`, default `text`, name)
+    pub format: LogFormat,
+    /// What is logged. (`RUST_LOG`, default `info`, directives)
+    pub filter: String,
+}
+
+/// Shape of the log lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+impl Role {
+    /// The role's name in settings, logs and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Scheduler => "scheduler",
+            Self::Relay => "relay",
+            Self::Router => "router",
+        }
+    }
+}
+
+impl Amqp {
+    /// The broker's URL, which every command that talks to the broker needs.
+    pub fn url(&self) -> Result<&AmqpUrl, ConfigError> {
+        self.url.as_ref().ok_or(ConfigError::Missing {
+            key: "amqp.url",
+            env: "AMQP_URL",
+        })
+    }
+}
+
+impl Database {
+    /// The database's URL, which every command that talks to the ledger needs.
+    pub fn url(&self) -> Result<&DatabaseUrl, ConfigError> {
+        self.url.as_ref().ok_or(ConfigError::Missing {
+            key: "database.url",
+            env: "DATABASE_URL",
+        })
+    }
+}
+
+impl Limits {
+    /// As the envelope's parser takes them.
+    pub fn envelope(&self) -> envelope::Limits {
+        envelope::Limits {
+            max_body_bytes: self.max_body_bytes,
+            max_payload_depth: self.max_payload_depth,
+            max_schedule_ahead: self.max_schedule_ahead,
+        }
+    }
+}
+
+fn span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    humantime::parse_duration(&text).map_err(serde::de::Error::custom)
+}

@@ -1,0 +1,113 @@
+//! The pool, and what every session is set to.
+//!
+//! May import: sqlx, secrecy. Nothing is connected until first use, so a process starts while Postgres is away.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use secrecy::{ExposeSecret, SecretString};
+use sqlx::{
+    ConnectOptions, PgPool,
+    postgres::{PgConnectOptions, PgPoolOptions},
+};
+
+use super::{StoreError, cron_tasks::CronTasks, tasks::Tasks};
+
+/// How the ledger is connected to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreSettings {
+    /// Most connections of this process. Each role that listens for `NOTIFY` keeps one.
+    pub max_connections: u32,
+    /// Longest wait for a connection.
+    pub acquire_timeout: Duration,
+    /// Longest run of one statement; the server cancels it then.
+    pub statement_timeout: Duration,
+    /// Longest silence inside a transaction: the server then frees the row locks of a process that is frozen or
+    /// unreachable. Must exceed the time the relay waits for confirms.
+    pub idle_in_transaction_timeout: Duration,
+}
+
+impl Default for StoreSettings {
+    fn default() -> Self {
+        Self {
+            max_connections: 8,
+            acquire_timeout: Duration::from_secs(5),
+            statement_timeout: Duration::from_secs(30),
+            idle_in_transaction_timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+/// The ledger; cheap to clone.
+#[derive(Clone)]
+pub struct Store {
+    pub(super) pool: PgPool,
+    /// For connections outside the pool, without its time-outs.
+    pub(super) options: PgConnectOptions,
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not the options: they hold the password.
+        f.debug_struct("Store")
+            .field("connections", &self.pool.size())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    /// A store at `url`. Connects on first use; fails only if `url` is no Postgres URL. Needs a tokio runtime.
+    pub fn connect(url: &SecretString, settings: &StoreSettings) -> Result<Self, StoreError> {
+        let options = PgConnectOptions::from_str(url.expose_secret())
+            // The cause may quote the URL.
+            .map_err(|_| {
+                StoreError::Bad(
+                    "the database URL is not of the form postgres://user:password@host:port/database"
+                        .to_owned(),
+                )
+            })?
+            .application_name("tidegate")
+            .disable_statement_logging();
+        let session = [
+            (
+                "statement_timeout",
+                settings.statement_timeout.as_millis().to_string(),
+            ),
+            (
+                "idle_in_transaction_session_timeout",
+                settings.idle_in_transaction_timeout.as_millis().to_string(),
+            ),
+            // A statement prepared while a table was empty keeps a plan for an empty table, at a sixth of the
+            // speed, until something analyses it. Planning anew costs a tenth of a millisecond.
+            ("plan_cache_mode", "force_custom_plan".to_owned()),
+            // Before the first analysis a backlog looks like ten rows, which a bitmap scan would read and sort whole
+            // for each batch. Every statement here is served by an index in order.
+            ("enable_bitmapscan", "off".to_owned()),
+        ];
+        let pool = PgPoolOptions::new()
+            .max_connections(settings.max_connections)
+            .acquire_timeout(settings.acquire_timeout)
+            .connect_lazy_with(options.clone().options(session));
+        Ok(Self { pool, options })
+    }
+
+    /// The cron rows.
+    pub fn cron_tasks(&self) -> CronTasks<'_> {
+        CronTasks::new(&self.pool)
+    }
+
+    /// The tasks.
+    pub fn tasks(&self) -> Tasks<'_> {
+        Tasks::new(&self.pool)
+    }
+
+    /// Whether the database answers.
+    pub async fn ping(&self) -> Result<(), StoreError> {
+        sqlx::query("SELECT 1").execute(&self.pool).await?;
+        Ok(())
+    }
+
+    /// Closes all connections, waiting for those in use.
+    pub async fn close(&self) {
+        self.pool.close().await;
+    }
+}

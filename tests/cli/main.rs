@@ -1,0 +1,9 @@
+//! The real binary from outside: arguments, exit codes, output, secrets.
+
+#![allow(clippy::unwrap_used, reason = "a test whose set-up fails has failed")]
+
+mod offline;
+mod run;
+mod secrets;
+mod serve;
+mod services;

@@ -1,0 +1,146 @@
+//! `serve`: starts while services are away, tells its state, and stops when told.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    process::{Child, Stdio},
+    time::Duration,
+};
+
+use tidegate_testkit::{Database, Vhost, eventually};
+
+use crate::run::{ORDER, Tidegate};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct Server {
+    child: Child,
+    http: String,
+    metrics: String,
+    log: std::thread::JoinHandle<String>,
+}
+
+impl Server {
+    /// Starts `serve` on free ports and reads from its log which they are.
+    fn start(tidegate: &Tidegate, arguments: &[&str]) -> Self {
+        let base = [
+            "serve",
+            "--http-listen",
+            "127.0.0.1:0",
+            "--metrics-listen",
+            "127.0.0.1:0",
+        ];
+        let mut command = tidegate.command(&[&base[..], arguments].concat());
+        let mut child = command
+            .env("TIDEGATE_LOG_FORMAT", "json")
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let (mut log, mut http, mut metrics) = (String::new(), None, None);
+        while http.is_none() || metrics.is_none() {
+            let line = lines.next().unwrap_or_else(|| panic!("it ended: {log}")).unwrap();
+            let entry: serde_json::Value = serde_json::from_str(&line).unwrap();
+            let address = entry["address"].as_str().map(ToOwned::to_owned);
+            match entry["setting"].as_str() {
+                Some("http.listen") => http = address,
+                Some("metrics.listen") => metrics = address,
+                _ => {}
+            }
+            log.push_str(&line);
+        }
+        let log = std::thread::spawn(move || {
+            lines
+                .map_while(Result::ok)
+                .fold(log, |log, line| log + &line + "\n")
+        });
+        Self {
+            child,
+            http: http.unwrap(),
+            metrics: metrics.unwrap(),
+            log,
+        }
+    }
+
+    fn get(address: &str, path: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(address).unwrap();
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        (answer[9..12].parse().unwrap(), answer)
+    }
+
+    fn signal(&self, name: &str) {
+        let status = std::process::Command::new("kill")
+            .args(["-s", name, &self.child.id().to_string()])
+            .status();
+        assert!(status.unwrap().success());
+    }
+
+    /// Waits for its end: exit code and log.
+    async fn ended(mut self) -> (i32, String) {
+        let status = eventually(PATIENCE, "the server's end", async || {
+            self.child.try_wait().unwrap()
+        })
+        .await;
+        (status.code().unwrap_or(-1), self.log.join().unwrap())
+    }
+}
+
+#[tokio::test]
+async fn it_runs_while_services_are_away_and_says_so() {
+    let tidegate = Tidegate::new()
+        .file("topology/platform.toml", "")
+        .file("topology/order.toml", ORDER)
+        .env("AMQP_URL", "amqp://tide:s3cret-pa55@127.0.0.1:1/v")
+        .env("DATABASE_URL", "postgres://tide:s3cret-pa55@127.0.0.1:1/x")
+        .env(
+            "RUST_LOG",
+            "trace,lapin=trace,amq_protocol_tcp=trace,sqlx=trace,hyper=trace",
+        );
+    let server = Server::start(&tidegate, &["--set", "database.acquire_timeout=300ms"]);
+    assert_eq!(Server::get(&server.http, "/livez").0, 200);
+    let (status, body) = Server::get(&server.http, "/readyz?verbose");
+    assert_eq!(status, 503);
+    assert!(
+        body.contains("scheduler") && body.contains("relay") && body.contains("task.failed.queue"),
+        "{body}"
+    );
+    let (status, metrics) = Server::get(&server.metrics, "/metrics");
+    assert_eq!(status, 200);
+    assert!(
+        metrics.contains("tidegate_role_restarts_total{role=\"relay\"}"),
+        "{metrics}"
+    );
+    assert_eq!(Server::get(&server.http, "/metrics").0, 404);
+    server.signal("TERM");
+    let (code, log) = server.ended().await;
+    assert_eq!(code, 0, "{log}");
+    assert!(!log.contains("s3cret-pa55") && !body.contains("s3cret-pa55"));
+}
+
+#[tokio::test]
+async fn it_turns_ready_and_stops_on_a_signal() {
+    let (vhost, database) = (Vhost::create().await, Database::create().await);
+    let tidegate = Tidegate::new()
+        .file("topology/platform.toml", "")
+        .file("topology/order.toml", ORDER)
+        .env("AMQP_URL", vhost.amqp_url())
+        .env("DATABASE_URL", database.url());
+    assert_eq!(tidegate.run(&["migrate"]).code, 0);
+    assert_eq!(tidegate.run(&["topology", "apply"]).code, 0);
+    let server = Server::start(&tidegate, &[]);
+    eventually(PATIENCE, "readiness", async || {
+        Server::get(&server.http, "/readyz").0 == 200
+    })
+    .await;
+    server.signal("INT");
+    let (code, log) = server.ended().await;
+    assert_eq!(code, 0, "{log}");
+    vhost.close().await;
+    database.close().await;
+}

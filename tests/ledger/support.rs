@@ -1,0 +1,63 @@
+//! A ledger of its own for each test.
+
+use std::time::Duration;
+
+use secrecy::SecretString;
+use sqlx::PgPool;
+use tidegate::store::{Store, StoreSettings};
+pub(crate) use tidegate_testkit::eventually;
+
+pub(crate) const SOON: Duration = Duration::from_secs(10);
+
+/// A database that is dropped with this value.
+pub(crate) struct Database {
+    pub(crate) store: Store,
+    /// For the test's own statements: what a team's SQL client would send.
+    pub(crate) sql: PgPool,
+    database: tidegate_testkit::Database,
+}
+
+impl Database {
+    /// A new database with the tables.
+    pub(crate) async fn create() -> Self {
+        let database = Self::empty().await;
+        database.store.migrate().await.unwrap();
+        database
+    }
+
+    /// A new database without anything.
+    pub(crate) async fn empty() -> Self {
+        let database = tidegate_testkit::Database::create().await;
+        Self {
+            store: store(&database),
+            sql: PgPool::connect(database.url()).await.unwrap(),
+            database,
+        }
+    }
+
+    /// Another process's view of the same ledger.
+    pub(crate) fn another_store(&self) -> Store {
+        store(&self.database)
+    }
+
+    /// Runs a statement.
+    pub(crate) async fn execute(&self, sql: &'static str) {
+        sqlx::query(sql).execute(&self.sql).await.unwrap();
+    }
+
+    /// One value.
+    pub(crate) async fn one<T>(&self, sql: &'static str) -> T
+    where
+        T: Send + Unpin + for<'r> sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres>,
+    {
+        sqlx::query_scalar(sql).fetch_one(&self.sql).await.unwrap()
+    }
+}
+
+fn store(database: &tidegate_testkit::Database) -> Store {
+    Store::connect(
+        &SecretString::from(database.url().to_owned()),
+        &StoreSettings::default(),
+    )
+    .unwrap()
+}
