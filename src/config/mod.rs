@@ -1,6 +1,6 @@
 //! Settings, read once at the start: flags over environment over file over defaults.
 //!
-//! May import: `core`, `topology`. Everything else gets its section handed in and never reads the environment.
+//! May import: `core`. Everything else gets its section handed in and never reads the environment.
 //! Every key that is not known is an error, and no message repeats a secret.
 
 pub mod fields;
