@@ -11,6 +11,7 @@
 mod session;
 
 use std::{
+    panic::AssertUnwindSafe,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -20,6 +21,7 @@ use std::{
 
 use bytes::Bytes;
 use deadpool_lapin::{Config, Pool, PoolConfig, Runtime, Timeouts};
+use futures::FutureExt;
 use lapin::BasicProperties;
 use secrecy::ExposeSecret;
 use tokio::{
@@ -139,7 +141,7 @@ impl Publisher {
                     index,
                     troubles: troubles.clone(),
                 };
-                tokio::spawn(keep_publishing(pool.clone(), settings.clone(), requests, state));
+                tokio::spawn(actor(pool.clone(), settings.clone(), requests, state));
                 sender
             })
             .collect();
@@ -224,28 +226,42 @@ impl State {
     }
 }
 
+/// Keeps an actor alive: one that panics (what it held is answered as unknown by being dropped) begins again.
+async fn actor(pool: Pool, settings: BrokerSettings, mut requests: mpsc::Receiver<Request>, state: State) {
+    let mut waits = backoff();
+    while AssertUnwindSafe(keep_publishing(&pool, &settings, &mut requests, &state))
+        .catch_unwind()
+        .await
+        .is_err()
+    {
+        state.set(Some("the publisher panicked"));
+        tracing::error!("the publisher panicked; starting it again");
+        tokio::time::sleep(waits.next().unwrap_or_default()).await;
+    }
+}
+
 /// One actor: takes a connection from the pool, works on one channel until that is lost, and again. Requests wait
 /// in the queue meanwhile; one whose caller has given up is dropped when its turn comes.
 async fn keep_publishing(
-    pool: Pool,
-    settings: BrokerSettings,
-    mut requests: mpsc::Receiver<Request>,
-    state: State,
+    pool: &Pool,
+    settings: &BrokerSettings,
+    requests: &mut mpsc::Receiver<Request>,
+    state: &State,
 ) {
     let mut waits = backoff();
     let mut unwritten = None;
     // Closed and empty means that no handle is left and nothing waits.
     while unwritten.is_some() || !(requests.is_closed() && requests.is_empty()) {
-        let why = match session::open(&pool, &settings).await {
+        let why = match session::open(pool, settings).await {
             Ok(mut session) => {
                 waits = backoff();
                 state.set(None);
                 let end = match unwritten.take() {
                     Some(request) => match session.write(request).await {
-                        Ok(()) => session.run(&mut requests, &state).await,
+                        Ok(()) => session.run(requests, state).await,
                         Err(lost) => session::End::Lost(Box::new(lost)),
                     },
-                    None => session.run(&mut requests, &state).await,
+                    None => session.run(requests, state).await,
                 };
                 match end {
                     session::End::NoMoreRequests => return session.close().await,

@@ -76,6 +76,22 @@ impl TaskPublisher {
             .await
     }
 
+    /// Sends `incoming` back to `queue` after `delay`, as the same attempt: it came before its time.
+    pub async fn defer(
+        &self,
+        incoming: &Incoming,
+        known: &Known,
+        queue: &str,
+        delay: Duration,
+    ) -> Result<(), SendError> {
+        let now = Utc::now();
+        let (properties, headers) = again(incoming, known, now);
+        let due = now + chrono::Duration::from_std(delay).unwrap_or_default();
+        let headers = headers.instant(headers::DUE_AT, due);
+        self.to_queue(incoming, known, queue, delay, properties, headers)
+            .await
+    }
+
     /// Sends `incoming` on from `task.ingress`: to its own routing key after `delay`.
     pub async fn forward(
         &self,

@@ -18,6 +18,9 @@ use crate::{broker::consumer::Incoming, supervisor::backoff, telemetry::metrics}
 /// How long to go on trying to publish before the message is put back on its queue.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Pause before a message goes back that can't be published at all.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
 /// What became of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settled {
@@ -90,6 +93,14 @@ impl Settler {
         acknowledge(incoming, published).await
     }
 
+    /// Sends `incoming`, which came before its time, back to `queue` after `delay`, as the same attempt.
+    pub async fn defer(&self, incoming: Incoming, known: &Known, queue: &str, delay: Duration) -> Settled {
+        let sent = self
+            .persist(|| self.publisher.defer(&incoming, known, queue, delay))
+            .await;
+        acknowledge(incoming, sent).await
+    }
+
     /// Sends `incoming` on from the ingress to its own routing key after `delay`.
     pub async fn forward(&self, incoming: Incoming, known: &Known, priority: u8, delay: Duration) -> Settled {
         let sent = self
@@ -113,10 +124,16 @@ impl Settler {
             };
             let hopeless = matches!(error, SendError::Refused(_) | SendError::Invalid(_));
             tracing::warn!(role = self.role, %error, "could not publish; the message stays with the broker");
+            // What never can be published goes back too, but not in a loop that spins.
+            let pause = if hopeless {
+                LONGEST_PAUSE
+            } else {
+                waits.next().unwrap_or_default()
+            };
+            tokio::time::sleep(pause).await;
             if hopeless || started.elapsed() > PATIENCE {
                 return false;
             }
-            tokio::time::sleep(waits.next().unwrap_or_default()).await;
         }
     }
 }

@@ -34,11 +34,7 @@ impl Router {
         let Some((described, _)) = topology.queue(&queue) else {
             return self.homeless(incoming, &known, number, &queue).await;
         };
-        metrics::attempt_ended(
-            known.task_type.as_deref(),
-            outcome.as_str(),
-            std::time::Duration::ZERO,
-        );
+        metrics::attempt_ended(known.task_type.as_deref(), outcome.as_str(), None);
         let attempt = Attempt {
             number,
             max_retries,

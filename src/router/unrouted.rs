@@ -1,21 +1,29 @@
 //! `task.unrouted`: what no binding took. A task of the ledger goes back to the ledger, which publishes it again
 //! later; anything else becomes a dead letter with reason `unroutable`, where it can be seen and replayed.
 
+use std::time::Duration;
+
 use tidegate_core::{
     dispose::{DeadReason, Disposition},
     headers::{self, Origin},
     ladder::{self, Target},
 };
 
-use super::Router;
+use tokio::time::Instant;
+
+use super::{Ledger, Router};
 use crate::{
     broker::{consumer::Incoming, message},
     publish::{
         reading::{Reading, known, read},
         resend::{Failure, Known},
     },
+    supervisor::backoff,
     telemetry::metrics,
 };
+
+/// How long a ledger that is away is waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Router {
     pub(super) async fn unrouted(&self, incoming: Incoming) {
@@ -31,7 +39,7 @@ impl Router {
         if let (Some(ledger), Some(task_id)) = (&self.ledger, &known.task_id)
             && is_first_publish_by_the_ledger(&incoming)
         {
-            match ledger.unroutable(task_id, &message).await {
+            match take_back(ledger.as_ref(), task_id, &message).await {
                 Ok(true) => {
                     metrics::unroutable("returned_to_ledger");
                     tracing::warn!(%task_id, %key, "unroutable; back to the ledger");
@@ -39,12 +47,9 @@ impl Router {
                     return;
                 }
                 Ok(false) => {}
+                // Visible as a dead letter is better than held here for as long as the ledger is away.
                 Err(error) => {
-                    // The ledger is away: it stays here, and the pause keeps this from spinning.
-                    tracing::warn!(%task_id, %error, "unroutable, and the ledger can't take it back");
-                    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
-                    let _ = incoming.requeue().await;
-                    return;
+                    tracing::warn!(%task_id, %error, "unroutable, and the ledger can't take it back")
                 }
             }
         }
@@ -61,6 +66,20 @@ impl Router {
         self.settler
             .settle(incoming, &known, &queue, number, disposition, &failure)
             .await;
+    }
+}
+
+/// Asks the ledger to take the task back, again and again while it is away, for at most [`PATIENCE`].
+async fn take_back(ledger: &dyn Ledger, task_id: &str, why: &str) -> Result<bool, String> {
+    let started = Instant::now();
+    let mut waits = backoff();
+    loop {
+        match ledger.unroutable(task_id, why).await {
+            Err(_) if started.elapsed() < PATIENCE => {
+                tokio::time::sleep(waits.next().unwrap_or_default()).await;
+            }
+            answer => return answer,
+        }
     }
 }
 

@@ -90,11 +90,14 @@ pub fn consumed(task_type: Option<&str>, queue: &str) {
     counter!("tidegate_consumed_total", "task_type" => task_type_label(task_type), "queue" => queue.to_owned()).increment(1);
 }
 
-/// An attempt ended with `outcome` after `took`.
-pub fn attempt_ended(task_type: Option<&str>, outcome: &'static str, took: Duration) {
+/// An attempt ended with `outcome`; after `took`, where it was ours to measure.
+pub fn attempt_ended(task_type: Option<&str>, outcome: &'static str, took: Option<Duration>) {
     counter!("tidegate_task_attempts_total", "task_type" => task_type_label(task_type), "outcome" => outcome)
         .increment(1);
-    histogram!("tidegate_task_duration_seconds", "task_type" => task_type_label(task_type), "outcome" => outcome).record(took);
+    if let Some(took) = took {
+        histogram!("tidegate_task_duration_seconds", "task_type" => task_type_label(task_type), "outcome" => outcome)
+            .record(took);
+    }
 }
 
 /// A task started `late` after it was due.

@@ -5,7 +5,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use chrono::Utc;
 use futures::FutureExt;
 use tidegate_core::{
-    dispose::{Attempt, Disposition, Outcome, dispose, may_start},
+    dispose::{Attempt, Disposition, Outcome, dispose, early_by, may_start},
     envelope::{Envelope, Limits},
     headers,
     policy::RetryPolicy,
@@ -60,6 +60,11 @@ impl Station {
         };
         let known = known(&envelope, &self.queue);
         metrics::consumed(known.task_type.as_deref(), &self.queue);
+        // Our own senders have seen to the time and say so; a plain client may have published it here straight away.
+        let placed = message::instant(&incoming.properties, headers::DUE_AT).is_some();
+        if let Some(delay) = early_by(envelope.schedule_time, placed, Utc::now()) {
+            return self.settler.defer(incoming, &known, &self.queue, delay).await;
+        }
         let allowed = self.policy.allowed_retries(envelope.max_retries);
         let started = Instant::now();
         let (outcome, failure) = if may_start(crashes, allowed) {
@@ -151,7 +156,7 @@ impl Station {
         failure: &Failure,
         took: Duration,
     ) -> Settled {
-        metrics::attempt_ended(known.task_type.as_deref(), outcome.as_str(), took);
+        metrics::attempt_ended(known.task_type.as_deref(), outcome.as_str(), Some(took));
         let attempt = Attempt {
             number,
             max_retries,

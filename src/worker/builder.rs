@@ -135,6 +135,13 @@ impl WorkerBuilder {
         self
     }
 
+    /// Limits on what comes from outside; the standard ones unless set. Use those of `limits` in the server's settings.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
     /// Where the worker reports its consumers' states.
     #[must_use]
     pub fn health(mut self, health: Health) -> Self {
@@ -258,7 +265,7 @@ impl Worker {
     pub async fn run(self, stop: CancellationToken) {
         let mut loops = JoinSet::new();
         for queue in self.loops {
-            loops.spawn(queue.run());
+            loops.spawn(queue.run_on());
         }
         stop.cancelled().await;
         tracing::info!(grace = ?self.grace, "worker stops: finishing what runs");
@@ -276,7 +283,8 @@ impl Worker {
                 }
             }
         }
-        self.link.close().await;
+        // Against a broker that hangs the link may be busy connecting for longer than anybody waits for us.
+        let _ = tokio::time::timeout(LAST_WORDS, self.link.close()).await;
     }
 
     /// As [`run`](Self::run), until SIGTERM or SIGINT. A second signal ends the grace period at once.

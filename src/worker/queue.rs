@@ -3,8 +3,9 @@
 //! Shutdown: the consumers are cancelled, nothing new starts, what had been prefetched is given back, what runs
 //! may finish until `hurry`, and only then does the loop end. Killed in between, the broker delivers again.
 
-use std::sync::Arc;
+use std::{panic::AssertUnwindSafe, sync::Arc};
 
+use futures::FutureExt;
 use tokio::{
     sync::{Semaphore, mpsc},
     task::JoinSet,
@@ -17,6 +18,7 @@ use crate::{
         connection::Link,
         consumer::{Incoming, Subscription, consume},
     },
+    supervisor::backoff,
     telemetry::health::Health,
 };
 
@@ -41,8 +43,18 @@ struct Feed {
 }
 
 impl QueueLoop {
-    /// Runs until shutdown has been carried out.
-    pub(super) async fn run(self) {
+    /// Runs until shutdown has been carried out; a loop that panics begins again.
+    pub(super) async fn run_on(self) {
+        let mut waits = backoff();
+        while AssertUnwindSafe(self.run()).catch_unwind().await.is_err() {
+            let queue = &self.normal.station.queue;
+            tracing::error!(%queue, "the worker's loop panicked; starting it again");
+            self.health.down(&format!("worker {queue}"), "its loop panicked");
+            tokio::time::sleep(waits.next().unwrap_or_default()).await;
+        }
+    }
+
+    async fn run(&self) {
         let mut consumers = JoinSet::new();
         let mut normal = self.subscribe(&self.normal, &mut consumers);
         let mut high = self

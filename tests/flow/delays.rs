@@ -185,6 +185,38 @@ async fn the_ingress_honours_schedule_time() {
     platform.close().await;
 }
 
+/// A plain client that publishes a future `scheduleTime` straight to `task.exchange` is not taken at its haste.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_does_not_start_a_task_before_its_schedule_time() {
+    let platform = Platform::new().await;
+    let seen = Seen::default();
+    platform.run(
+        platform
+            .worker()
+            .queue("order.close.queue")
+            .handle("order.close.timeout", noting(&seen)),
+    );
+    let at = Utc::now() + chrono::Duration::seconds(3);
+    let body = envelope(
+        "soon",
+        "order.close.timeout",
+        &format!(r#","scheduleTime":"{}""#, at.to_rfc3339()),
+    );
+    platform
+        .publish_plain("task.exchange", "order.close.timeout", body.as_bytes())
+        .await;
+    let starts = seen.wait(1).await;
+    assert!(starts[0].at >= at, "{} before {at}", starts[0].at);
+    assert_eq!(starts[0].attempt, 1, "waiting is no attempt");
+    platform.drained("order.close.queue").await;
+    assert_eq!(
+        platform.take("order.audit.queue", 1).await.len(),
+        1,
+        "it waited for its own queue only"
+    );
+    platform.close().await;
+}
+
 /// B06: pauses between tasks of one delay must not lose any: no delay queue expires.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_delay_after_pauses_loses_nothing() {

@@ -13,6 +13,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use chrono::{DateTime, FixedOffset, Utc};
+
 use crate::ladder;
 use crate::policy::RetryPolicy;
 
@@ -218,6 +220,21 @@ pub const fn may_start(crashes: u32, allowed: u32) -> bool {
         FORGIVEN_CRASHES
     };
     crashes <= bound
+}
+
+/// How long a task that has just arrived must still wait for its `scheduleTime`; `None` if it may start.
+///
+/// `placed` says that whoever sent it has seen to the time already: then the clocks of two machines decide nothing
+/// twice.
+pub fn early_by(
+    schedule_time: Option<DateTime<FixedOffset>>,
+    placed: bool,
+    now: DateTime<Utc>,
+) -> Option<Duration> {
+    let ahead = (schedule_time.filter(|_| !placed)?.to_utc() - now)
+        .to_std()
+        .ok()?;
+    (!ahead.is_zero()).then_some(ahead)
 }
 
 fn retry_or(

@@ -4,8 +4,9 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use chrono::{TimeZone, Utc};
 use proptest::prelude::*;
-use tidegate_core::dispose::{Attempt, DeadReason, Disposition, Outcome, dispose, may_start};
+use tidegate_core::dispose::{Attempt, DeadReason, Disposition, Outcome, dispose, early_by, may_start};
 use tidegate_core::ladder;
 use tidegate_core::policy::{PolicyError, RetryPolicy};
 
@@ -46,6 +47,17 @@ fn policy(v: &serde_json::Value) -> RetryPolicy {
         multiplier: v["multiplier"].as_f64().unwrap(),
         max: ms(number("max_ms")),
         jitter: v["jitter"].as_f64().unwrap(),
+    }
+}
+
+#[test]
+fn a_task_waits_for_its_time_unless_its_sender_has_seen_to_that() {
+    let now = Utc.with_ymd_and_hms(2025, 4, 2, 12, 0, 0).unwrap();
+    let at = |seconds: i64| Some((now + chrono::Duration::seconds(seconds)).fixed_offset());
+    assert_eq!(early_by(at(90), false, now), Some(Duration::from_secs(90)));
+    assert_eq!(early_by(at(90), true, now), None);
+    for due in [at(0), at(-1), at(-100_000_000), None] {
+        assert_eq!(early_by(due, false, now), None, "{due:?}");
     }
 }
 
