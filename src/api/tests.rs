@@ -1,3 +1,5 @@
+//! The two listeners, asked without a socket where that is enough.
+
 use std::future::pending;
 
 use serde_json::{Value, json};

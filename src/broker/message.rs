@@ -39,6 +39,11 @@ pub fn integer(properties: &BasicProperties, name: &str) -> Option<i64> {
     }
 }
 
+/// `content_encoding`, if there is one.
+pub fn encoding(properties: &BasicProperties) -> Option<&str> {
+    properties.content_encoding().as_ref().map(ShortString::as_str)
+}
+
 /// The `x-delay` header as text, whatever AMQP type a client wrote it as; `None` if there is none.
 pub fn delay_header(properties: &BasicProperties) -> Option<String> {
     if let Some(number) = integer(properties, headers::DELAY) {

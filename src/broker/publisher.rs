@@ -233,7 +233,7 @@ async fn keep_publishing(
     state: State,
 ) {
     let mut waits = backoff();
-    let mut unwritten = None;
+    let mut unwritten: Option<Box<Request>> = None;
     // Closed and empty means that no handle is left and nothing waits.
     while unwritten.is_some() || !(requests.is_closed() && requests.is_empty()) {
         let why = match session::open(&pool, &settings).await {
@@ -241,9 +241,9 @@ async fn keep_publishing(
                 waits = backoff();
                 state.set(None);
                 let end = match unwritten.take() {
-                    Some(request) => match session.write(request).await {
+                    Some(request) => match session.write(*request).await {
                         Ok(()) => session.run(&mut requests, &state).await,
-                        Err(lost) => session::End::Lost(Box::new(lost)),
+                        Err(lost) => session::End::Lost(lost),
                     },
                     None => session.run(&mut requests, &state).await,
                 };

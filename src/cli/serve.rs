@@ -4,7 +4,7 @@
 //! any time after: readiness is red until they answer. If the process dies at any line, what was in work is
 //! delivered again: each role acknowledges only what is durable.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use tokio::{
@@ -244,8 +244,19 @@ fn start(role: Role, config: &Config, shared: &Shared, roles: &mut JoinSet<()>) 
                 .clone()
                 .map(|store| Arc::new(LedgerOfStore(store)) as Arc<dyn router::Ledger>);
             let router = Router::new(link, publisher, config.limits.envelope(), ledger);
-            // Its three routes register with health and are restarted one by one.
-            roles.spawn(async move { Box::pin(router.run(health, cancel)).await });
+            health.expect(name);
+            // Its three consumers come back by themselves and register with health one by one; a panic ends them all.
+            roles.spawn(async move {
+                let run = || {
+                    let (router, health, cancel) = (router.clone(), health.clone(), cancel.clone());
+                    async move {
+                        health.up(name);
+                        Box::pin(router.run(health, cancel)).await;
+                        Ok::<(), Infallible>(())
+                    }
+                };
+                supervise(name, health.clone(), cancel.clone(), run).await;
+            });
         }
     }
 }

@@ -1,3 +1,5 @@
+//! Layers, limits, secrets, and that the documents hold what the table says.
+
 use super::*;
 use std::{collections::BTreeMap, fs, time::Duration};
 

@@ -3,7 +3,9 @@
 //! May import: `core`, `topology`, `broker`, `telemetry`. Every publish is mandatory and awaited until confirmed.
 
 pub mod prepare;
+pub mod reading;
 pub mod resend;
+pub mod settle;
 
 use std::{sync::Arc, time::Duration};
 
@@ -161,30 +163,27 @@ impl TaskPublisher {
     }
 
     fn address(&self, task: &Task, delay: Duration) -> Result<(String, String), SendError> {
+        let platform = self.topology.names.exchange();
+        match &task.exchange {
+            None => Ok(self.route(task.key(), task.priority, delay)?),
+            Some(exchange) if *exchange == platform => Ok(self.route(task.key(), task.priority, delay)?),
+            Some(exchange) if delay.is_zero() => Ok((exchange.clone(), task.key().to_owned())),
+            Some(exchange) => Err(SendError::Invalid(format!(
+                "a delay ends in {platform:?}; it can't end in exchange {exchange:?}"
+            ))),
+        }
+    }
+
+    /// Exchange and routing key by which a task of this key and priority arrives after `delay`, in its lane.
+    fn route(&self, key: &str, priority: u8, delay: Duration) -> Result<(String, String), LadderError> {
         let names = &self.topology.names;
-        let lane = self.topology.lane(task.key(), task.priority);
-        if let Some(exchange) = &task.exchange
-            && *exchange != names.exchange()
-        {
-            if delay.is_zero() {
-                return Ok((exchange.clone(), task.key().to_owned()));
-            }
-            return Err(SendError::Invalid(format!(
-                "a delay ends in {:?}; it can't end in exchange {exchange:?}",
-                names.exchange()
-            )));
-        }
-        if delay.is_zero() {
-            let exchange = match lane {
-                Lane::Normal => names.exchange(),
-                Lane::High => names.exchange_high(),
-            };
-            return Ok((exchange, task.key().to_owned()));
-        }
-        let target = match lane {
-            Lane::Normal => Target::Key(task.key().to_owned()),
-            Lane::High => Target::HighKey(task.key().to_owned()),
+        let (exchange, target) = match self.topology.lane(key, priority) {
+            Lane::Normal => (names.exchange(), Target::Key(key.to_owned())),
+            Lane::High => (names.exchange_high(), Target::HighKey(key.to_owned())),
         };
+        if delay.is_zero() {
+            return Ok((exchange, key.to_owned()));
+        }
         let route = ladder::route(names, delay, &target)?;
         Ok((route.exchange, route.routing_key))
     }

@@ -90,20 +90,7 @@ impl TaskPublisher {
         let headers = headers
             .text_if_absent(headers::ORIGIN, headers::Origin::Amqp.as_str())
             .instant(headers::DUE_AT, due);
-        let names = &self.topology.names;
-        let key = incoming.routing_key.clone();
-        let (exchange, routing_key) = match (self.topology.lane(&key, priority), delay.is_zero()) {
-            (crate::topology::Lane::Normal, true) => (names.exchange(), key),
-            (crate::topology::Lane::High, true) => (names.exchange_high(), key),
-            (lane, false) => {
-                let target = match lane {
-                    crate::topology::Lane::Normal => Target::Key(key),
-                    crate::topology::Lane::High => Target::HighKey(key),
-                };
-                let route = ladder::route(names, delay, &target)?;
-                (route.exchange, route.routing_key)
-            }
-        };
+        let (exchange, routing_key) = self.route(&incoming.routing_key, priority, delay)?;
         self.republish(incoming, known, exchange, routing_key, properties, headers)
             .await
     }

@@ -5,9 +5,11 @@ use tidegate_core::dispose::{Attempt, DeadReason, Disposition, Outcome, dispose}
 use super::Router;
 use crate::{
     broker::{consumer::Incoming, message},
-    publish::resend::{Failure, Known},
+    publish::{
+        reading::{Reading, known, read},
+        resend::{Failure, Known},
+    },
     telemetry::metrics,
-    worker::attempt::{Reading, known, read},
 };
 
 impl Router {

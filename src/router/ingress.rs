@@ -13,8 +13,10 @@ use tidegate_core::{
 use super::Router;
 use crate::{
     broker::{consumer::Incoming, message},
-    publish::resend::Failure,
-    worker::attempt::{Reading, known, read},
+    publish::{
+        reading::{Reading, known, read},
+        resend::Failure,
+    },
 };
 
 impl Router {
@@ -66,7 +68,7 @@ impl Router {
     }
 }
 
-/// How long from now until the task is due. An error says what is wrong with the header and what the limit is.
+/// How long from now until the task is due. An error says what is wrong with header or key and what the limit is.
 fn delay(incoming: &Incoming, envelope: &Envelope) -> Result<Duration, String> {
     let by_header = match message::delay_header(&incoming.properties) {
         Some(text) => ladder::parse_delay_ms(&text).map_err(|error| error.to_string())?,
@@ -75,5 +77,13 @@ fn delay(incoming: &Incoming, envelope: &Envelope) -> Result<Duration, String> {
     let by_time = envelope
         .schedule_time
         .map(|at| (at.to_utc() - Utc::now()).to_std().unwrap_or_default());
-    Ok(by_header.max(by_time.unwrap_or_default()))
+    let delay = by_header.max(by_time.unwrap_or_default());
+    let (bytes, most) = (incoming.routing_key.len(), ladder::max_high_key_bytes());
+    // Refused here, because a publish that can never succeed would send it back to this queue for ever.
+    if !delay.is_zero() && bytes > most {
+        return Err(format!(
+            "a routing key of {bytes} bytes can't be delayed: use at most {most} bytes, or publish to the exchange without delay"
+        ));
+    }
+    Ok(delay)
 }

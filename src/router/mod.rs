@@ -2,7 +2,7 @@
 //! dead-lettered by the same decision as in our own worker, what comes through the ingress is delayed, and what
 //! no binding took is made visible.
 //!
-//! May import: `core`, `topology`, `broker`, `publish`, `worker::Settler`, `telemetry`; the ledger only by the
+//! May import: `core`, `topology`, `broker`, `publish`, `telemetry`; the ledger only by the
 //! trait [`Ledger`]. Any number of routers may run: each message is taken by one, published, confirmed, and only
 //! then acknowledged.
 
@@ -19,9 +19,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     broker::connection::Link,
-    publish::{TaskPublisher, platform_queue},
+    publish::{TaskPublisher, platform_queue, settle::Settler},
     telemetry::health::Health,
-    worker::Settler,
 };
 
 /// What the router asks of the ledger, where there is one.

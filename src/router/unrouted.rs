@@ -10,9 +10,11 @@ use tidegate_core::{
 use super::Router;
 use crate::{
     broker::{consumer::Incoming, message},
-    publish::resend::{Failure, Known},
+    publish::{
+        reading::{Reading, known, read},
+        resend::{Failure, Known},
+    },
     telemetry::metrics,
-    worker::attempt::{Reading, known, read},
 };
 
 impl Router {

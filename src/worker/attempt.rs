@@ -6,20 +6,21 @@ use chrono::Utc;
 use futures::FutureExt;
 use tidegate_core::{
     dispose::{Attempt, Disposition, Outcome, dispose, may_start},
-    envelope::{self, Envelope, EnvelopeError, Limits},
+    envelope::{Envelope, Limits},
     headers,
     policy::RetryPolicy,
 };
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    handler::{Context, Entry, Handlers, TaskError},
-    settle::{Settled, Settler},
-};
+use super::handler::{Context, Entry, Handlers, TaskError};
 use crate::{
     broker::{consumer::Incoming, message},
-    publish::resend::{Failure, Known},
+    publish::{
+        reading::{Reading, known, read},
+        resend::{Failure, Known},
+        settle::{Settled, Settler},
+    },
     telemetry::metrics,
 };
 
@@ -37,70 +38,6 @@ pub(super) struct Station {
     pub(super) shutdown: CancellationToken,
     /// Cancelled at the end of the grace period: what still runs is interrupted.
     pub(super) hurry: CancellationToken,
-}
-
-/// A body read as far as it can be.
-pub(crate) enum Reading {
-    Valid(Arc<Envelope>),
-    Invalid {
-        known: Known,
-        outcome: Outcome,
-        failure: Failure,
-    },
-}
-
-/// Reads the envelope of `incoming`; `queue` is the business queue it belongs to.
-pub(crate) fn read(incoming: &Incoming, queue: Option<&str>, limits: &Limits) -> Reading {
-    let encoding = incoming
-        .properties
-        .content_encoding()
-        .as_ref()
-        .map(lapin::types::ShortString::as_str);
-    let parsed = envelope::unpack(&incoming.body, encoding, limits)
-        .and_then(|body| Envelope::parse(&body, limits, Utc::now()));
-    match parsed {
-        Ok(envelope) => Reading::Valid(Arc::new(envelope)),
-        Err(error) => {
-            let peek = envelope::peek(&incoming.body);
-            let known = Known {
-                task_id: peek.task_id.map(|id| id.to_string()),
-                task_type: peek.task_type.map(|t| t.to_string()),
-                queue: queue.map(ToOwned::to_owned),
-                recorded_key: None,
-            };
-            let (outcome, kind) = refusal(&error);
-            let failure = Failure {
-                kind: kind.to_owned(),
-                message: error.to_string(),
-            };
-            Reading::Invalid {
-                known,
-                outcome,
-                failure,
-            }
-        }
-    }
-}
-
-fn refusal(error: &EnvelopeError) -> (Outcome, &'static str) {
-    if error.is_too_large() {
-        (Outcome::TooLarge, "too_large")
-    } else {
-        (
-            Outcome::InvalidEnvelope,
-            error.violations.first().map_or("invalid", |v| v.rule.as_str()),
-        )
-    }
-}
-
-/// What is known of a task with a valid envelope.
-pub(crate) fn known(envelope: &Envelope, queue: &str) -> Known {
-    Known {
-        task_id: Some(envelope.task_id.to_string()),
-        task_type: Some(envelope.task_type.to_string()),
-        queue: Some(queue.to_owned()),
-        recorded_key: None,
-    }
 }
 
 impl Station {

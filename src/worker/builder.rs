@@ -11,14 +11,16 @@ use super::{
     attempt::Station,
     handler::{Context, Handlers, TaskError, erase},
     queue::{Lane, QueueLoop},
-    settle::Settler,
 };
 use crate::{
     broker::{BrokerSettings, connection::Link, publisher::Publisher},
-    publish::TaskPublisher,
+    publish::{TaskPublisher, settle::Settler},
     telemetry::{health::Health, metrics},
     topology::{BusinessQueue, Topology},
 };
+
+/// How long giving back may take after the grace period, before the process ends without it.
+const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// Why a worker can't be built.
 #[derive(Debug, thiserror::Error)]
@@ -268,7 +270,10 @@ impl Worker {
             () = tokio::time::sleep(self.grace) => {
                 tracing::warn!("grace period over: interrupting what still runs");
                 self.hurry.cancel();
-                drained.await;
+                if tokio::time::timeout(LAST_WORDS, &mut drained).await.is_err() {
+                    // Unacknowledged: the broker has it back as soon as the connection is gone.
+                    tracing::warn!("the broker does not take back what was interrupted; leaving it unacknowledged");
+                }
             }
         }
         self.link.close().await;

@@ -30,12 +30,10 @@
 //! # Ok(()) }
 //! ```
 
-pub(crate) mod attempt;
+mod attempt;
 mod builder;
 mod handler;
 mod queue;
-mod settle;
 
 pub use builder::{BuildError, Worker, WorkerBuilder};
 pub use handler::{Context, TaskError};
-pub use settle::{Settled, Settler};

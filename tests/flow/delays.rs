@@ -119,6 +119,32 @@ async fn the_ingress_delays_by_header_and_dead_letters_what_it_cannot() {
     platform.close().await;
 }
 
+/// A key that fits AMQP but not the ladder in front of it: refused once, not handed to and fro for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_too_long_to_be_delayed_is_a_dead_letter() {
+    let platform = Platform::new().await;
+    platform.run_router();
+    let key = format!("order.close.{}", "k".repeat(240));
+    let delayed = |ms| {
+        let mut headers = FieldTable::default();
+        headers.insert("x-delay".into(), AMQPValue::LongLongInt(ms));
+        BasicProperties::default().with_headers(headers)
+    };
+    for (id, ms) in [("later", 200), ("now", 0)] {
+        let body = envelope(id, "order.close.timeout", "");
+        platform
+            .publish_with("task.ingress", &key, body.as_bytes(), delayed(ms))
+            .await;
+    }
+    let dead = platform.dead_letters(1).await;
+    assert_eq!(id_of(&dead[0].body), "later");
+    assert_eq!(dead[0].reason(), "invalid_envelope");
+    assert!(dead[0].header("x-task-error").contains("252 bytes"));
+    let arrived = platform.take("order.close.queue", 1).await;
+    assert_eq!(id_of(&arrived[0].body), "now", "without a delay the key fits");
+    platform.close().await;
+}
+
 /// `scheduleTime` on the ingress: the past runs now, the future waits.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_ingress_honours_schedule_time() {

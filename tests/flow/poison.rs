@@ -243,6 +243,9 @@ async fn names_that_are_not_utf8_do_not_take_the_consumer_down() {
             .is_some_and(|q| q.messages == 0)
     })
     .await;
-    eprintln!("{:?}", seen.ids());
+    assert!(platform.dead_letters(0).await.is_empty());
+    let mut ids = seen.ids();
+    ids.sort();
+    assert_eq!(ids, ["good", "header", "key"]);
     platform.close().await;
 }

@@ -9,9 +9,9 @@ use crate::{narrator::Narrator, verdict::Row};
 
 /// One rule under the header, columns apart by spaces: nothing that wraps or hides a value.
 const STYLE: TableStyle = TableStyle::new()
-    .header_lines(ContentLineStyle::none().junction(' '))
-    .header_separator(LineStyle::none().fill('─').junction('─'))
-    .content_lines(ContentLineStyle::none().junction(' '));
+    .header_lines(ContentLineStyle::none())
+    .header_separator(LineStyle::none().fill('─'))
+    .content_lines(ContentLineStyle::none());
 
 /// A question to the shop's own tables after the run, with the answer it should give.
 #[derive(Clone, Debug)]

@@ -46,14 +46,14 @@ pub(super) enum End {
     /// All handles are gone and everything is settled.
     NoMoreRequests,
     /// The channel can't be trusted any more.
-    Lost(Box<Lost>),
+    Lost(Lost),
 }
 
 /// A lost channel, and the request that it was lost over before a byte of it was written: the next session takes
 /// that one first.
 pub(super) struct Lost {
     pub(super) why: String,
-    pub(super) unwritten: Option<Request>,
+    pub(super) unwritten: Option<Box<Request>>,
 }
 
 impl From<String> for Lost {
@@ -149,7 +149,7 @@ impl Session {
                 biased;
                 Some(first) = self.confirms.next(), if !self.confirms.is_empty() => {
                     if let Err(why) = self.settle(first) {
-                        return End::Lost(Box::new(why.into()));
+                        return End::Lost(why.into());
                     }
                 }
                 // An error means that the connection is gone, which the confirms will say.
@@ -157,7 +157,7 @@ impl Session {
                 request = requests.recv(), if more && !blocked && self.waiting.len() < self.settings.in_flight => match request {
                     Some(request) => {
                         if let Err(lost) = self.write(request).await {
-                            return End::Lost(Box::new(lost));
+                            return End::Lost(lost);
                         }
                     }
                     None => more = false,
@@ -170,7 +170,7 @@ impl Session {
                         self.expire();
                         continue;
                     }
-                    return End::Lost(Box::new(format!("no confirm within {:?}", self.settings.confirm_timeout).into()));
+                    return End::Lost(format!("no confirm within {:?}", self.settings.confirm_timeout).into());
                 }
             }
         }
@@ -199,7 +199,7 @@ impl Session {
             Err(why) => {
                 return Err(Lost {
                     why,
-                    unwritten: Some(request),
+                    unwritten: Some(Box::new(request)),
                 });
             }
         }
@@ -207,7 +207,7 @@ impl Session {
             let why = "the channel is closed".to_owned();
             return Err(Lost {
                 why,
-                unwritten: Some(request),
+                unwritten: Some(Box::new(request)),
             });
         }
         let Request {

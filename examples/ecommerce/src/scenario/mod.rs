@@ -43,7 +43,7 @@ pub(crate) const PAID_IN_TIME: &str = "1003";
 /// The cron row: every other second of six, so three times. Plain SQL is all it takes.
 pub(crate) const CRON_ROW: &str = r#"
 INSERT INTO tidegate.cron_tasks (name, task_type, cron_expression, payload, starts_at, ends_at)
-VALUES ('recall-silent-members', 'marketing.recall.push', '*/2 * * * * *', '{"silentDays": 30}',
+VALUES ('recall', 'marketing.recall.push', '*/2 * * * * *', '{"silentDays": 30}',
         date_trunc('second', now()) + interval '2 s', date_trunc('second', now()) + interval '8 s')"#;
 
 /// How often the cron row fires.

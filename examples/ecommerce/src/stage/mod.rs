@@ -117,8 +117,13 @@ impl Stage {
         self.start_python(shop).await
     }
 
-    /// The last lines of what server and worker logged.
-    pub(crate) fn logs(&self) -> String {
+    /// The last lines of what server, worker and consumer logged, and whether the first has ended.
+    pub(crate) fn logs(&mut self) -> String {
+        let server = match self.server.as_mut().map(Child::ended) {
+            Some(None) => "tidegate serve is running".to_owned(),
+            Some(Some(status)) => format!("tidegate serve has ended: {status}"),
+            None => "tidegate serve was not started".to_owned(),
+        };
         let part = |name: &str| {
             let text = std::fs::read(self.dir.path().join(name)).unwrap_or_default();
             let text = String::from_utf8_lossy(&text);
@@ -126,7 +131,10 @@ impl Stage {
             let tail = lines[lines.len().saturating_sub(25)..].join("\n");
             format!("--- the end of {name} ---\n{tail}")
         };
-        ["server.log", "worker.log", "python.log"].map(part).join("\n")
+        format!(
+            "{}\n{server}",
+            ["server.log", "worker.log", "python.log"].map(part).join("\n")
+        )
     }
 
     /// Where `worker.log` goes.

@@ -9,15 +9,11 @@ use std::time::Duration;
 use tidegate_core::dispose::Disposition;
 use tokio::time::Instant;
 
-use crate::{
-    broker::consumer::Incoming,
-    publish::{
-        SendError, TaskPublisher,
-        resend::{Failure, Known},
-    },
-    supervisor::backoff,
-    telemetry::metrics,
+use super::{
+    SendError, TaskPublisher,
+    resend::{Failure, Known},
 };
+use crate::{broker::consumer::Incoming, supervisor::backoff, telemetry::metrics};
 
 /// How long to go on trying to publish before the message is put back on its queue.
 const PATIENCE: Duration = Duration::from_secs(60);
