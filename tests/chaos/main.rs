@@ -5,6 +5,12 @@
 //!
 //! `TIDEGATE_SEED` repeats a run; `TIDEGATE_LONG=1` runs the two schedulers for two minutes.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "whatever fails here fails the test that uses it"
+)]
+
 mod accounts;
 mod blocked;
 mod broker_restart;
