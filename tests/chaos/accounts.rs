@@ -75,7 +75,6 @@ impl Accounts<'_> {
             .iter()
             .filter_map(|fire| Some((fire.task_id.as_ref()?, fire.at)))
             .collect();
-        let open = self.open();
         assert!(
             open.is_empty(),
             "lost: {} of {}: {open:?}",

@@ -3,7 +3,14 @@
 //! The programs are the real ones: `tidegate serve` and a worker, as processes that are ended by `kill -9`. Services that are
 //! killed are private to their test. Each report goes to stderr, and with it the seed that repeats the run.
 //!
-//! `TIDEGATE_SEED` repeats a run; `TIDEGATE_LONG=1` runs the two schedulers for two minutes.
+//! `TIDEGATE_SEED` repeats a run; `TIDEGATE_LONG=1` runs the two schedulers for two minutes, and restarts the broker five times
+//! under a running task.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "whatever fails here fails the test that uses it"
+)]
 
 mod accounts;
 mod blocked;
@@ -34,4 +41,9 @@ fn seed() -> u64 {
         Ok(seed) => seed.parse().expect("TIDEGATE_SEED is a number"),
         Err(_) => rand::random::<u32>().into(),
     }
+}
+
+/// Whether the long runs were asked for.
+fn is_long() -> bool {
+    std::env::var_os("TIDEGATE_LONG").is_some()
 }

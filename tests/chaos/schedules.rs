@@ -35,8 +35,10 @@ pub(crate) struct Schedules {
 }
 
 /// An occurrence that the ledger accounts for.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, sqlx::FromRow)]
 pub(crate) struct Fire {
+    cron_task_id: i64,
+    #[sqlx(rename = "fire_at")]
     pub(crate) at: DateTime<Utc>,
     pub(crate) outcome: String,
     pub(crate) task_id: Option<String>,
@@ -110,15 +112,15 @@ impl Schedules {
     /// All recorded occurrences, after comparing them with the calendar: none is missing, none is there that should not be.
     /// That none is there twice is asked of the rows and not of the table's key.
     pub(crate) async fn verified(&self, sql: &PgPool) -> Vec<Fire> {
-        let rows: Vec<(i64, DateTime<Utc>, String, Option<String>, DateTime<Utc>)> = sqlx::query_as(
+        let fires: Vec<Fire> = sqlx::query_as(
             "SELECT cron_task_id, fire_at, outcome, task_id, recorded_at FROM tidegate.cron_fires",
         )
         .fetch_all(sql)
         .await
         .unwrap();
         let mut recorded: BTreeMap<i64, Vec<DateTime<Utc>>> = BTreeMap::new();
-        for (id, at, ..) in &rows {
-            recorded.entry(*id).or_default().push(*at);
+        for fire in &fires {
+            recorded.entry(fire.cron_task_id).or_default().push(fire.at);
         }
         for row in &self.rows {
             let mut found = recorded.remove(&row.id).unwrap_or_default();
@@ -127,13 +129,6 @@ impl Schedules {
             assert_eq!(found, expected, "occurrences of row {}", row.id);
         }
         assert!(recorded.is_empty(), "occurrences of no row: {recorded:?}");
-        let fire = |(_, at, outcome, task_id, recorded_at)| Fire {
-            at,
-            outcome,
-            task_id,
-            recorded_at,
-        };
-        let fires: Vec<Fire> = rows.into_iter().map(fire).collect();
         let mut ids: Vec<_> = fires.iter().filter_map(|fire| fire.task_id.as_deref()).collect();
         ids.sort_unstable();
         ids.dedup();

@@ -23,11 +23,7 @@ const ROLES: [&str; 2] = ["--roles", "scheduler,relay"];
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_schedulers_lose_and_double_nothing_while_one_is_killed() {
     let (seed, began) = (seed(), Instant::now());
-    let span = if std::env::var_os("TIDEGATE_LONG").is_some() {
-        120
-    } else {
-        25
-    };
+    let span = if crate::is_long() { 120 } else { 25 };
     let mut random = StdRng::seed_from_u64(seed);
     let installation = Installation::on(&services()).await;
     let sql = installation.sql();
