@@ -2,7 +2,7 @@
 //! dead-lettered by the same decision as in our own worker, what comes through the ingress is delayed, and what
 //! no binding took is made visible.
 //!
-//! May import: `core`, `broker`, `publish`, `telemetry`; the ledger only by the
+//! May import: `core`, `broker`, `publish`, `supervisor`, `telemetry`; the ledger only by the
 //! trait [`Ledger`]. Any number of routers may run: each message is taken by one, published, confirmed, and only
 //! then acknowledged.
 

@@ -16,7 +16,7 @@ const MODULES: &[(&str, &[&str])] = &[
     ("lib", EVERYTHING),
     ("main", EVERYTHING),
     ("publish", &["broker", "supervisor", "telemetry", "topology"]),
-    ("router", &["broker", "publish", "telemetry"]),
+    ("router", &["broker", "publish", "supervisor", "telemetry"]),
     ("scheduler", &["publish", "store", "telemetry"]),
     ("store", &[]),
     ("supervisor", &["telemetry"]),
