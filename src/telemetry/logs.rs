@@ -8,9 +8,12 @@ use tracing_subscriber::{
     EnvFilter, Layer, Registry, filter, filter::FilterExt, fmt, layer::SubscriberExt, util::SubscriberInitExt,
 };
 
-/// What holds unless the filter says otherwise for the same target. lapin logs every lost or refused connection in three
-/// lines of its own beside ours, which say it with the role and what is done about it.
-const QUIET: &str = "lapin=off,sqlx=warn,hyper=warn";
+/// What holds unless the filter says otherwise for the same target.
+const QUIET: &str = "lapin=warn,sqlx=warn,hyper=warn";
+
+/// Where lapin logs every lost or refused connection in three lines of its own. Ours say the same, with the role and what is
+/// done about it. They show if the filter names lapin.
+const REPEATED: &str = "lapin::channel=off,lapin::channels=off,lapin::io_loop=off";
 
 /// Shape of the lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +54,12 @@ pub fn init(format: Format, directives: &str) -> Result<(), LogError> {
 
 fn user_filter(directives: &str) -> Result<EnvFilter, LogError> {
     // Later directives win over earlier ones of the same target.
-    EnvFilter::try_new(format!("{QUIET},{directives}"))
+    let repeated = if directives.contains("lapin") {
+        ""
+    } else {
+        REPEATED
+    };
+    EnvFilter::try_new(format!("{QUIET},{repeated},{directives}"))
         .map_err(|why| LogError::Filter(directives.to_owned(), why.to_string()))
 }
 
@@ -106,8 +114,9 @@ mod tests {
             tracing::trace!(target: "lapin::channels", "frame with password");
             tracing::trace!(target: "amq_protocol_tcp", "URL with password");
             tracing::trace!(target: "sqlx_core::pool", "statement");
-            tracing::info!(target: "lapin::channel", "lapin info");
-            tracing::warn!(target: "lapin::channel", "lapin warning");
+            tracing::info!(target: "lapin::consumer", "lapin info");
+            tracing::warn!(target: "lapin::consumer", "lapin warning");
+            tracing::error!(target: "lapin::io_loop", "lapin's account of a lost connection");
             tracing::info!(target: "sqlx::query", "sql info");
             tracing::trace!(target: "tidegate::relay", "own trace");
             tracing::info!(target: "tidegate::relay", "own info");
@@ -142,7 +151,12 @@ mod tests {
             !text.contains("lapin info") && !text.contains("sql info") && !text.contains("own trace"),
             "{text}"
         );
-        assert!(logged("info,lapin=info").contains("lapin info"));
+        assert!(!text.contains("lapin's account"), "{text}");
+        let asked_for = logged("info,lapin=info");
+        assert!(
+            asked_for.contains("lapin info") && asked_for.contains("lapin's account"),
+            "{asked_for}"
+        );
         assert!(user_filter("info,[[").is_err());
     }
 }

@@ -44,10 +44,14 @@ async fn two_schedulers_lose_and_double_nothing_while_one_is_killed() {
     let copies = on_the_queue(&installation, &fires).await;
     report(&format!(
         "two schedulers: TIDEGATE_SEED={seed}\n  kills {kills}; occurrences {}, each recorded once; on the queue {} ids, {copies} \
-         second copies\n  latest record {:?} after its time; took {:.1?}",
+         second copies\n  latest record {:?} after its time, {} later than a second; took {:.1?}",
         fires.len(),
         fires.len(),
         latest(&fires),
+        fires
+            .iter()
+            .filter(|fire| (fire.recorded_at - fire.at).num_seconds() >= 1)
+            .count(),
         began.elapsed(),
     ));
     stop(servers).await;
