@@ -101,7 +101,11 @@ mod tests {
         }
     }
 
+    /// Which events are wanted is remembered per process: two subscribers at once would disturb each other.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
     fn logged(directives: &str) -> String {
+        let _alone = ONE_AT_A_TIME.lock().unwrap();
         let lines = Lines::default();
         let writer = lines.clone();
         let layer = fmt::layer().with_writer(move || writer.clone()).with_filter(
