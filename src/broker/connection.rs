@@ -111,7 +111,7 @@ pub fn properties(settings: &BrokerSettings, purpose: &str) -> ConnectionPropert
 }
 
 /// Follows a connection's events until it ends, so that "blocked by an alarm" and "gone" are visible. What it returns
-/// says whether the broker blocks the connection.
+/// says whether the broker blocks the connection; it is closed when the connection is lost.
 pub fn watch(connection: &Connection, purpose: &'static str) -> watch::Receiver<bool> {
     // One listener only: lapin hands each event to one of them.
     let mut events = Box::pin(connection.events_listener());
@@ -130,6 +130,8 @@ pub fn watch(connection: &Connection, purpose: &'static str) -> watch::Receiver<
                     gauges.blocked(false);
                     blocked.send_replace(false);
                 }
+                // A channel that the broker closed, e.g. over a queue that is missing; the connection lives on.
+                Event::Error(error) if error.is_amqp_soft_error() => {}
                 Event::Error(error) => {
                     tracing::warn!(purpose, %error, "connection lost");
                     break;

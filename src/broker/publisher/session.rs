@@ -152,8 +152,12 @@ impl Session {
                         return End::Lost(Box::new(why.into()));
                     }
                 }
-                // An error means that the connection is gone, which the confirms will say.
-                Ok(()) = self.blocked.changed() => {}
+                // Noticed here, an idle session is replaced at once and not only when somebody wants to publish.
+                changed = self.blocked.changed() => {
+                    if changed.is_err() {
+                        return End::Lost(Box::new("the connection is gone".to_owned().into()));
+                    }
+                }
                 request = requests.recv(), if more && !blocked && self.waiting.len() < self.settings.in_flight => match request {
                     Some(request) => {
                         if let Err(lost) = self.write(request).await {
