@@ -62,11 +62,7 @@ async fn stop_finishes_what_runs_and_gives_back_the_rest_uncounted() {
     .await;
     assert_eq!(seen.all().len(), 4, "nothing new starts");
     gate.add_permits(4);
-    tidegate_testkit::eventually(PATIENCE, "the 4 to be acknowledged", async || {
-        let queue = platform.vhost.management().queue("order.close.queue").await;
-        queue.is_some_and(|q| q.messages as usize == TASKS - 4)
-    })
-    .await;
+    // Were one of the 4 not acknowledged, it would be delivered again below and be started twice.
     gate.add_permits(TASKS);
     platform.run(
         platform
