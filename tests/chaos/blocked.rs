@@ -14,10 +14,7 @@ use tidegate::{
 use tidegate_testkit::{PrivateServices, eventually};
 use tokio::time::Instant;
 
-use crate::{
-    installation::{Installation, PATIENCE, WORK, WORK_QUEUE},
-    report,
-};
+use crate::installation::{Installation, PATIENCE, WORK, WORK_QUEUE};
 
 const TASKS: usize = 50;
 
@@ -156,7 +153,7 @@ async fn a_blocked_broker_hangs_nobody_and_loses_nothing() {
         1 + TASKS + 50,
         "every task is on the queue: {unique:?}"
     );
-    report(&format!(
+    tidegate_testkit::report(&format!(
         "memory alarm: {TASKS} publishes of unknown outcome after {waited:.1?}; serve stopped in {stopped:.1?} while blocked; \
          after the alarm all confirmed in {confirmed:.1?}, rows handed over in {handed_over:.1?}; {} ids, {} second copies; took {:.1?}",
         unique.len(),

@@ -10,10 +10,7 @@ use tidegate::publish::{Task, TaskPublisher};
 use tidegate_testkit::{PrivateServices, eventually};
 use tokio::time::Instant;
 
-use crate::{
-    installation::{Installation, PATIENCE, WORK},
-    report,
-};
+use crate::installation::{Installation, PATIENCE, WORK};
 
 /// Longest time from the broker's return to consumption, on an idle machine: back-off ends at 5 s, and a connection takes one.
 const RESUMES_WITHIN: Duration = Duration::from_secs(15);
@@ -80,7 +77,7 @@ async fn consumption_resumes_after_the_broker_was_restarted_under_a_running_task
         lines.push(format!("  round {round}: resumed {resumed:.1?} after the broker's return; the running task had {effects} effects, 10 of 10 new ones done, {doubled} twice"));
     }
     drop(worker);
-    report(&format!(
+    tidegate_testkit::report(&format!(
         "broker restart under a running task:\n{}\n  took {:.1?}",
         lines.join("\n"),
         began.elapsed()

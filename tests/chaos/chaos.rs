@@ -13,7 +13,6 @@ use crate::{
     killer::{Habit, harass},
     load,
     producers::{self, Log},
-    report,
     schedules::Schedules,
     seed,
 };
@@ -29,7 +28,7 @@ const PERIODS: [u32; 9] = [1, 2, 3, 4, 5, 6, 7, 9, 10];
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_task_ends_while_everything_is_killed() {
     let (seed, began) = (seed(), Instant::now());
-    report(&format!("chaos: TIDEGATE_SEED={seed}"));
+    tidegate_testkit::report(&format!("chaos: TIDEGATE_SEED={seed}"));
     let mut random = StdRng::seed_from_u64(seed);
     let services = PrivateServices::start().await;
     let installation = Arc::new(Installation::on(services.services()).await);
@@ -137,7 +136,7 @@ async fn every_task_ends_while_everything_is_killed() {
     let books = accounts.close();
     // Every occurrence was accounted for within a minute, so none is a misfire, and each has sent its task.
     assert!(fires.iter().all(|fire| fire.task_id.is_some()), "{fires:?}");
-    report(&format!(
+    tidegate_testkit::report(&format!(
         "chaos: TIDEGATE_SEED={seed}\n  kills: worker {workers}, serve {servers}, RabbitMQ {brokers}, Postgres {databases}\n{books}  \
          took: set-up {set_up:.1?}, chaos {chaos:.1?}, calm {:.1?}",
         calm.elapsed()

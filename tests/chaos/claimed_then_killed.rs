@@ -9,7 +9,6 @@ use tokio::time::Instant;
 
 use crate::{
     installation::{Installation, PATIENCE, TICK_QUEUE},
-    report,
     schedules::Schedules,
 };
 
@@ -81,7 +80,7 @@ async fn what_was_claimed_before_a_kill_is_published_after_it() {
     let mut expected: Vec<String> = fires.iter().filter_map(|fire| fire.task_id.clone()).collect();
     expected.sort();
     assert_eq!(ids, expected, "each instant is on the queue");
-    report(&format!(
+    tidegate_testkit::report(&format!(
         "claimed, then killed: {kills} kills; {} instants, each on the queue, {} second copies; handed over {caught_up:.1?} \
          after the broker was back; took {:.1?}",
         expected.len(),

@@ -7,7 +7,6 @@ use tokio::time::Instant;
 
 use crate::{
     installation::{Installation, PATIENCE, WORK},
-    report,
     server::{Server, cpu},
 };
 
@@ -63,7 +62,7 @@ async fn programs_that_start_before_their_services_come_up_by_themselves() {
     })
     .await;
     let done = back.elapsed();
-    report(&format!(
+    tidegate_testkit::report(&format!(
         "late services: red for {AWAY:?} at {used:?} of CPU time (serve, worker); ready {ready:.1?} after their return, the task \
          done after {done:.1?}; took {:.1?}",
         began.elapsed()
@@ -105,7 +104,7 @@ async fn a_wrong_password_is_named_and_not_shown() {
     );
     let attempts = log.lines().filter(|line| line.contains("ACCESS_REFUSED")).count();
     let seconds = cpu_from.0.elapsed().as_secs_f64();
-    report(&format!(
+    tidegate_testkit::report(&format!(
         "wrong password: {attempts} lines of the log in {seconds:.1} s name it, {:?} of CPU time",
         server.cpu() - cpu_from.1
     ));

@@ -28,13 +28,6 @@ mod server;
 mod two_schedulers;
 mod worker;
 
-/// Prints to stderr past the test harness, which shows only what failing tests print.
-fn report(text: &str) {
-    use std::io::Write;
-    // Nobody to tell if it can't be written.
-    let _ = std::io::stderr().write_all(format!("\n{}\n", text.trim_end()).as_bytes());
-}
-
 /// The seed of this run: given, or new.
 fn seed() -> u64 {
     match std::env::var("TIDEGATE_SEED") {

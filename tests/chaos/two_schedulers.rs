@@ -9,7 +9,6 @@ use tokio::time::Instant;
 
 use crate::{
     installation::{Installation, PATIENCE, TICK_QUEUE},
-    report,
     schedules::{Fire, Schedules},
     seed,
     server::Server,
@@ -42,7 +41,7 @@ async fn two_schedulers_lose_and_double_nothing_while_one_is_killed() {
     schedules.ended(&sql, PATIENCE).await;
     let fires = schedules.verified(&sql).await;
     let copies = on_the_queue(&installation, &fires).await;
-    report(&format!(
+    tidegate_testkit::report(&format!(
         "two schedulers: TIDEGATE_SEED={seed}\n  kills {kills}; occurrences {}, each recorded once; on the queue {} ids, {copies} \
          second copies\n  latest record {:?} after its time, {} later than a second; took {:.1?}",
         fires.len(),
@@ -79,7 +78,7 @@ async fn five_instances_that_start_at_once_fire_each_occurrence_once() {
     let copies = on_the_queue(&installation, &fires).await;
     assert_eq!(copies, 0, "nobody died, so nothing is published twice");
     let lag = latest(&fires);
-    report(&format!(
+    tidegate_testkit::report(&format!(
         "five instances: occurrences {}, each recorded and published once; latest {lag:?} after its time; took {:.1?}",
         fires.len(),
         began.elapsed()
