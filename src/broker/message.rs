@@ -46,16 +46,18 @@ pub fn encoding(properties: &BasicProperties) -> Option<&str> {
 
 /// The `x-delay` header as text, whatever AMQP type a client wrote it as; `None` if there is none.
 pub fn delay_header(properties: &BasicProperties) -> Option<String> {
-    if let Some(number) = integer(properties, headers::DELAY) {
-        return Some(number.to_string());
-    }
     Some(
         match properties.headers().as_ref()?.inner().get(headers::DELAY)? {
             AMQPValue::LongString(text) => text.to_string(),
             AMQPValue::ShortString(text) => text.to_string(),
             AMQPValue::Float(number) => number.to_string(),
             AMQPValue::Double(number) => number.to_string(),
-            _ => "a value that is no number".to_owned(),
+            // An instant is no number of milliseconds.
+            AMQPValue::Timestamp(_) => "a timestamp".to_owned(),
+            _ => match integer(properties, headers::DELAY) {
+                Some(number) => number.to_string(),
+                None => "a value that is no number".to_owned(),
+            },
         },
     )
 }

@@ -11,6 +11,7 @@ pub mod consumer;
 pub mod declare;
 pub mod message;
 pub mod publisher;
+pub mod unrouted;
 
 use std::time::Duration;
 

@@ -20,7 +20,7 @@ use super::{
     services,
 };
 use crate::{
-    broker::{connection::Link, publisher::Publisher},
+    broker::{connection::Link, publisher::Publisher, unrouted::UnroutedWatch},
     config::{Config, Loaded},
     publish::{
         SendError, TaskPublisher,
@@ -123,19 +123,32 @@ impl Publish {
         let publisher = Publisher::start(&settings)
             .map_err(|why| Failure::new(Exit::Failed, why, "publisher", "report this as a bug"))?;
         let exchange = self.exchange.clone().unwrap_or_else(|| topology.names.exchange());
+        let unrouted = topology.names.unrouted();
+        let mut watch = self.watch(&link, &unrouted, output).await;
         let publisher = TaskPublisher::new(publisher, topology);
         let mut sent = stream::iter(tasks)
             .map(|task| send(&publisher, task, exchange.clone()))
-            .buffered(config.amqp.in_flight);
+            .buffered(config.amqp.in_flight)
+            .ready_chunks(config.amqp.in_flight);
         let mut failed: Vec<(Published, SendError)> = Vec::new();
-        while let Some((published, result)) = sent.next().await {
-            match result {
-                Ok(()) => print(&published, output)?,
-                Err(error) => {
-                    if output.json {
-                        output.json_line(&published)?;
+        while let Some(ended) = sent.next().await {
+            if let Some(open) = &mut watch
+                && let Err(error) = open.look().await
+            {
+                output.message(&format!(
+                    "note: whether a queue takes the rest can't be checked: {error}"
+                ));
+                watch = None;
+            }
+            for (mut published, result) in ended {
+                match published.judged(result, watch.as_ref()) {
+                    Ok(()) => print(&published, output)?,
+                    Err(error) => {
+                        if output.json {
+                            output.json_line(&published)?;
+                        }
+                        failed.push((published, error));
                     }
-                    failed.push((published, error));
                 }
             }
         }
@@ -251,6 +264,22 @@ impl Publish {
         Ok(bodies)
     }
 
+    /// Sees live what no queue takes; the topology files say only what should be bound.
+    async fn watch(&self, link: &Link, unrouted: &str, output: Output) -> Option<UnroutedWatch> {
+        if self.allow_unrouted || self.exchange.is_some() {
+            return None;
+        }
+        match UnroutedWatch::open(link, unrouted).await {
+            Ok(watch) => Some(watch),
+            Err(error) => {
+                output.message(&format!(
+                    "note: whether a queue takes it can't be checked: {error}"
+                ));
+                None
+            }
+        }
+    }
+
     fn notes(&self, tasks: &[Prepared], output: Output) {
         let scheduled = tasks
             .iter()
@@ -277,12 +306,40 @@ impl Publish {
     }
 }
 
+impl Published {
+    /// The result, corrected by what the broker kept as unrouted although it confirmed it.
+    fn judged(
+        &mut self,
+        result: Result<(), SendError>,
+        watch: Option<&UnroutedWatch>,
+    ) -> Result<(), SendError> {
+        let unrouted = watch.is_some_and(|watch| watch.saw(&self.task_id));
+        let result = match result {
+            Ok(()) if unrouted => Err(SendError::Unroutable {
+                exchange: self.exchange.clone(),
+                key: self.routing_key.clone(),
+            }),
+            other => other,
+        };
+        if let Err(error) = &result {
+            self.status = match error {
+                SendError::Unroutable { .. } | SendError::NoExchange(_) => "unroutable",
+                SendError::Refused(_) | SendError::Invalid(_) => "refused",
+                SendError::Nacked => "nacked",
+                SendError::Unknown(_) => "unknown",
+            };
+            self.error = Some(error.to_string());
+        }
+        result
+    }
+}
+
 async fn send(
     publisher: &TaskPublisher,
     task: Prepared,
     exchange: String,
 ) -> (Published, Result<(), SendError>) {
-    let mut published = Published {
+    let published = Published {
         task_id: task.task.task_id.clone(),
         task_type: task.task.task_type.clone(),
         exchange,
@@ -292,15 +349,6 @@ async fn send(
         error: None,
     };
     let result = publisher.send_due(task.task, task.delay, task.due).await;
-    if let Err(error) = &result {
-        published.status = match error {
-            SendError::Unroutable { .. } | SendError::NoExchange(_) => "unroutable",
-            SendError::Refused(_) | SendError::Invalid(_) => "refused",
-            SendError::Nacked => "nacked",
-            SendError::Unknown(_) => "unknown",
-        };
-        published.error = Some(error.to_string());
-    }
     (published, result)
 }
 

@@ -127,6 +127,44 @@ async fn what_nothing_takes_is_not_a_success() {
     vhost.close().await;
 }
 
+/// B37 by its letter: the files say that a queue takes the key, the broker knows better.
+#[tokio::test]
+async fn what_an_unbound_queue_no_longer_takes_is_not_a_success() {
+    let vhost = Vhost::create().await;
+    let tidegate = on(&vhost);
+    assert_eq!(tidegate.run(&["topology", "apply"]).code, 0);
+    let publish = ["publish", "--type", "order.close.timeout", "--json"];
+    let ran = tidegate.run(&publish);
+    assert_eq!(
+        (ran.code, &ran.json()["status"]),
+        (0, &json!("confirmed")),
+        "{ran:?}"
+    );
+    vhost
+        .management()
+        .unbind("task.exchange", "order.close.queue")
+        .await;
+    let ran = tidegate.run(&publish);
+    assert_eq!(
+        (ran.code, &ran.json()["status"]),
+        (4, &json!("unroutable")),
+        "{ran:?}"
+    );
+    let ran = tidegate.run(&[
+        "publish",
+        "--type",
+        "order.close.timeout",
+        "--allow-unrouted",
+        "--json",
+    ]);
+    assert_eq!(
+        (ran.code, &ran.json()["status"]),
+        (0, &json!("confirmed")),
+        "asked for: {ran:?}"
+    );
+    vhost.close().await;
+}
+
 #[tokio::test]
 async fn a_queue_that_differs_is_a_conflict_with_its_values() {
     let vhost = Vhost::create().await;

@@ -79,7 +79,7 @@ async fn a_delay_beyond_the_limit_is_refused() {
 async fn the_ingress_delays_by_header_and_dead_letters_what_it_cannot() {
     let platform = Platform::new().await;
     platform.run_router();
-    let delays: [(&str, AMQPValue); 9] = [
+    let delays: [(&str, AMQPValue); 11] = [
         ("zero", AMQPValue::LongInt(0)),
         ("text", AMQPValue::LongString("60".into())),
         ("int", AMQPValue::LongLongInt(200)),
@@ -89,6 +89,8 @@ async fn the_ingress_delays_by_header_and_dead_letters_what_it_cannot() {
         ("fraction", AMQPValue::Double(1.5)),
         ("huge", AMQPValue::Double(1e30)),
         ("word", AMQPValue::LongString("soon".into())),
+        ("space", AMQPValue::LongString(" 60".into())),
+        ("timestamp", AMQPValue::Timestamp(1_764_000_000)),
     ];
     for (id, delay) in delays {
         let mut headers = FieldTable::default();
@@ -99,10 +101,21 @@ async fn the_ingress_delays_by_header_and_dead_letters_what_it_cannot() {
             .publish_with("task.ingress", "order.close.timeout", body.as_bytes(), properties)
             .await;
     }
-    let dead = platform.dead_letters(5).await;
+    let dead = platform.dead_letters(7).await;
     let mut refused: Vec<_> = dead.iter().map(|d| id_of(&d.body)).collect();
     refused.sort();
-    assert_eq!(refused, ["fraction", "huge", "negative", "word", "year"]);
+    assert_eq!(
+        refused,
+        [
+            "fraction",
+            "huge",
+            "negative",
+            "space",
+            "timestamp",
+            "word",
+            "year"
+        ]
+    );
     for letter in &dead {
         assert_eq!(letter.reason(), "invalid_envelope");
         assert_eq!(letter.header("x-task-error-kind"), "bad_delay");
