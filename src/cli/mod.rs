@@ -10,6 +10,7 @@ mod failure;
 mod migrate;
 mod output;
 mod publish;
+mod published;
 mod serve;
 mod services;
 mod topology;

@@ -11,12 +11,12 @@ use std::{
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use futures::{StreamExt, stream};
-use serde::Serialize;
 
 use super::{
     delay,
     failure::{Detail, Exit, Failure},
     output::Output,
+    published::{Published, not_sent, print},
     services,
 };
 use crate::{
@@ -81,20 +81,6 @@ pub(super) struct Publish {
     /// Send even if no queue of the topology files takes the key
     #[arg(long)]
     allow_unrouted: bool,
-}
-
-/// What became of one task.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Published {
-    task_id: String,
-    task_type: String,
-    exchange: String,
-    routing_key: String,
-    due: String,
-    status: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<String>,
 }
 
 impl Publish {
@@ -306,34 +292,6 @@ impl Publish {
     }
 }
 
-impl Published {
-    /// The result, corrected by what the broker kept as unrouted although it confirmed it.
-    fn judged(
-        &mut self,
-        result: Result<(), SendError>,
-        watch: Option<&UnroutedWatch>,
-    ) -> Result<(), SendError> {
-        let unrouted = watch.is_some_and(|watch| watch.saw(&self.task_id));
-        let result = match result {
-            Ok(()) if unrouted => Err(SendError::Unroutable {
-                exchange: self.exchange.clone(),
-                key: self.routing_key.clone(),
-            }),
-            other => other,
-        };
-        if let Err(error) = &result {
-            self.status = match error {
-                SendError::Unroutable { .. } | SendError::NoExchange(_) => "unroutable",
-                SendError::Refused(_) | SendError::Invalid(_) => "refused",
-                SendError::Nacked => "nacked",
-                SendError::Unknown(_) => "unknown",
-            };
-            self.error = Some(error.to_string());
-        }
-        result
-    }
-}
-
 async fn send(
     publisher: &TaskPublisher,
     task: Prepared,
@@ -350,16 +308,6 @@ async fn send(
     };
     let result = publisher.send_due(task.task, task.delay, task.due).await;
     (published, result)
-}
-
-fn print(task: &Published, output: Output) -> Result<(), Failure> {
-    if output.json {
-        return output.json_line(task);
-    }
-    output.data(&format!(
-        "{}\t{}\t{}\t{}\n",
-        task.task_id, task.exchange, task.routing_key, task.due
-    ))
 }
 
 /// A task that no queue takes would end in the platform's queue of unrouted messages, confirmed.
@@ -381,36 +329,6 @@ fn check_route(topology: &Topology, key: &str) -> Result<(), Failure> {
         "correct --key or the task type, bind a queue to it, or send it anyway with --allow-unrouted",
     )
     .with_details(topology.queues.iter().map(detail).collect()))
-}
-
-fn not_sent(failed: &[(Published, SendError)]) -> Failure {
-    let detail = |(task, error): &(Published, SendError)| Detail {
-        text: format!("{}: {error}", task.task_id),
-        data: serde_json::json!({"taskId": task.task_id, "status": task.status, "error": error.to_string()}),
-    };
-    // Tasks whose outcome is unknown decide: they are the ones to act on.
-    let worst = failed
-        .iter()
-        .map(|(_, error)| services::of_send(error))
-        .max_by_key(|(exit, _)| *exit as u8);
-    let (exit, next) = worst.unwrap_or((Exit::Failed, "try again"));
-    let what = match failed {
-        [(_, error)] => error.to_string(),
-        many => format!("{} tasks were not confirmed", many.len()),
-    };
-    let place = match failed {
-        [(task, _)] => format!(
-            "task {} to exchange {:?} with key {:?}",
-            task.task_id, task.exchange, task.routing_key
-        ),
-        _ => "the tasks below".to_owned(),
-    };
-    let details = if failed.len() > 1 {
-        failed.iter().map(detail).collect()
-    } else {
-        Vec::new()
-    };
-    Failure::new(exit, what, place, next).with_details(details)
 }
 
 fn shown(at: DateTime<Utc>) -> String {
