@@ -33,8 +33,8 @@ Data goes to stdout, messages to stderr.
 Exit codes:
   0  fine                 4  not found
   1  failed               5  conflict
-  2  wrong usage,         7  broker or database unavailable:
-     settings or input       the same call may succeed later
+  2  wrong usage,         7  broker or database away, or
+     settings or input       closed to this user: try later
   3  differences found
 
 Settings: flags, then environment (AMQP_URL, DATABASE_URL, TIDEGATE_...), then

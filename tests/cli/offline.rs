@@ -269,3 +269,41 @@ fn wrong_topology_files_are_listed_with_their_lines() {
         2
     );
 }
+
+#[test]
+fn a_database_that_is_away_is_named_with_its_reason() {
+    let ran = |url: &str, arguments: &[&str]| Tidegate::new().env("DATABASE_URL", url).run(arguments);
+    for arguments in [
+        &["migrate"][..],
+        &["migrate", "info"],
+        &["cron", "list"],
+        &["cron", "next", "x"],
+    ] {
+        let ran = ran("postgres://t:x@127.0.0.1:1/x", arguments);
+        assert_eq!(ran.code, 7, "{arguments:?}: {ran:?}");
+        assert!(
+            ran.stderr.contains("Connection refused") && !ran.stderr.contains("tried again"),
+            "{arguments:?}: {}",
+            ran.stderr
+        );
+    }
+    // Takes connections and says nothing.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("postgres://t:x@{}/x", silent.local_addr().unwrap());
+    let ran = ran(&url, &["migrate", "--set", "database.acquire_timeout=300ms"]);
+    assert_eq!(ran.code, 7, "{ran:?}");
+    assert!(ran.stderr.contains("no answer within 300ms"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_database_url_that_cannot_be_read_is_wrong_usage() {
+    let ran = Tidegate::new()
+        .env("DATABASE_URL", "postgres://t:s3cret@127.0.0.1:1/x?sslmode=bogus")
+        .run(&["migrate", "--json"]);
+    assert_eq!((ran.code, &ran.error()["exitCode"]), (2, &json!(2)), "{ran:?}");
+    assert!(
+        ran.error()["next"].as_str().unwrap().contains("DATABASE_URL") && !ran.stderr.contains("s3cret"),
+        "{}",
+        ran.stderr
+    );
+}
