@@ -271,6 +271,36 @@ fn wrong_topology_files_are_listed_with_their_lines() {
 }
 
 #[test]
+fn wrong_usage_is_json_where_json_was_asked_for() {
+    for (arguments, what) in [
+        (&["--json"][..], "requires a subcommand"),
+        (&["--json", "cron"], "a command is missing"),
+        (&["nonsense", "--json"], "unrecognized subcommand 'nonsense'"),
+        (&["publish", "--json"], "<FILE>"),
+        (&["cron", "list", "--json", "--colour"], "'--colour'"),
+        (
+            &["--json", "cron", "next", "--expression", "@daily", "--count", "0"],
+            "--count <COUNT>",
+        ),
+    ] {
+        let ran = Tidegate::new().run(arguments);
+        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{arguments:?}: {ran:?}");
+        assert_eq!(ran.stderr.lines().count(), 1, "{arguments:?}: {ran:?}");
+        let error = ran.error();
+        assert_eq!(error["exitCode"], json!(2));
+        let said = error["what"].as_str().unwrap();
+        assert!(
+            said.contains(what) && !said.contains("Usage:") && !said.starts_with("error"),
+            "{arguments:?}: {said}"
+        );
+        assert!(error["where"].is_string() && error["next"].is_string());
+    }
+    let text = Tidegate::new().run(&["nonsense", "--", "--json"]);
+    assert!(text.code == 2 && text.stderr.starts_with("error: "), "{text:?}");
+    assert_eq!(Tidegate::new().run(&["--help", "--json"]).code, 0);
+}
+
+#[test]
 fn a_database_that_is_away_is_named_with_its_reason() {
     let ran = |url: &str, arguments: &[&str]| Tidegate::new().env("DATABASE_URL", url).run(arguments);
     for arguments in [
