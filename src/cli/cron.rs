@@ -64,7 +64,7 @@ impl Cron {
     /// Runs the command.
     pub(super) async fn run(self, config: &Config, output: Output) -> Result<(), Failure> {
         match self {
-            Self::List => list(&services::store(config)?, config, output).await,
+            Self::List => list(&services::reached_store(config).await?, config, output).await,
             Self::Next {
                 name,
                 expression,
@@ -134,7 +134,7 @@ async fn list(store: &Store, config: &Config, output: Output) -> Result<(), Fail
 }
 
 async fn named(name: &str, config: &Config) -> Result<(String, String), Failure> {
-    let store = services::store(config)?;
+    let store = services::reached_store(config).await?;
     let row = store
         .cron_tasks()
         .get(name)

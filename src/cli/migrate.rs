@@ -38,7 +38,15 @@ enum Action {
 impl Migrate {
     /// Runs the command.
     pub(super) async fn run(self, config: &Config, output: Output) -> Result<(), Failure> {
-        let store = services::store(config)?;
+        if let Some(Action::Down { yes: false, .. }) = self.action {
+            return Err(Failure::new(
+                Exit::Usage,
+                "this drops tables and what is in them",
+                "migrate down",
+                "add --yes if that is meant",
+            ));
+        }
+        let store = services::reached_store(config).await?;
         let failed = |error| services::of_store(&error, config);
         match self.action.unwrap_or(Action::Up) {
             Action::Up => {
@@ -64,15 +72,7 @@ impl Migrate {
                 }
                 if current { Ok(()) } else { Err(out_of_date()) }
             }
-            Action::Down { to, yes } => {
-                if !yes {
-                    return Err(Failure::new(
-                        Exit::Usage,
-                        "this drops tables and what is in them",
-                        "migrate down",
-                        "add --yes if that is meant",
-                    ));
-                }
+            Action::Down { to, yes: _ } => {
                 store.revert_to(to).await.map_err(failed)?;
                 if output.json {
                     output.json_line(&json!({ "revertedTo": to }))

@@ -15,9 +15,9 @@ mod serve;
 mod services;
 mod topology;
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{ffi::OsStr, path::PathBuf, process::ExitCode};
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, error::ErrorKind};
 
 use self::{
     failure::{Exit, Failure},
@@ -34,8 +34,8 @@ Data goes to stdout, messages to stderr.
 Exit codes:
   0  fine                 4  not found
   1  failed               5  conflict
-  2  wrong usage,         7  broker or database unavailable:
-     settings or input       the same call may succeed later
+  2  wrong usage,         7  broker or database away, or
+     settings or input       closed to this user: try later
   3  differences found
 
 Settings: flags, then environment (AMQP_URL, DATABASE_URL, TIDEGATE_...), then
@@ -86,8 +86,16 @@ fn setting(text: &str) -> Result<(String, String), String> {
 
 /// Runs the program; what it returns is its exit code.
 pub fn run() -> ExitCode {
-    // Ends the process itself on --help and on wrong usage (exit code 2).
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) if error.use_stderr() && asks_for_json() => {
+            let failure = of_arguments(&error);
+            Output { json: true }.failure(&failure);
+            return failure.exit.into();
+        }
+        // Ends the process itself: --help, --version, and wrong usage in clap's words (exit code 2).
+        Err(error) => error.exit(),
+    };
     let output = Output { json: cli.json };
     match cli.run(output) {
         Ok(()) => ExitCode::SUCCESS,
@@ -96,6 +104,37 @@ pub fn run() -> ExitCode {
             failure.exit.into()
         }
     }
+}
+
+/// Whether `--json` is among arguments that could not be read as a whole.
+fn asks_for_json() -> bool {
+    std::env::args_os()
+        .skip(1)
+        .take_while(|argument| argument != OsStr::new("--"))
+        .any(|argument| argument == OsStr::new("--json"))
+}
+
+/// Wrong usage, in the form of every other failure.
+fn of_arguments(error: &clap::Error) -> Failure {
+    let what = if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        // Its text is the whole help.
+        "a command is missing".to_owned()
+    } else {
+        let text = error.to_string();
+        let message = text.split("\n\nUsage:").next().unwrap_or_default();
+        let message = message
+            .split("\n\nFor more information")
+            .next()
+            .unwrap_or_default();
+        let words: Vec<&str> = message.split_whitespace().collect();
+        words.join(" ").trim_start_matches("error: ").to_owned()
+    };
+    Failure::new(
+        Exit::Usage,
+        what,
+        "command line",
+        "correct the arguments; --help after a command names them",
+    )
 }
 
 impl Cli {

@@ -62,14 +62,18 @@ pub(super) fn colour_on_stderr() -> bool {
     io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// A table without lines, as people read it and `awk` too.
+/// Most characters of a table's cell; `--json` has the whole value.
+const MAX_CELL_CHARS: usize = 80;
+
+/// A table without lines, as people read it and `awk` too. Cells may hold what anybody wrote into a row: what would
+/// steer a terminal or break the line is shown escaped, and a long cell is cut.
 pub(super) fn table(head: &[&str], rows: Vec<Vec<String>>) -> String {
     let mut table = comfy_table::Table::new();
     table
         .load_style(comfy_table::presets::NOTHING)
         .set_header(head.to_vec());
     for row in rows {
-        table.add_row(row);
+        table.add_row(row.iter().map(|text| cell(text)));
     }
     let mut text = String::new();
     for line in table.to_string().lines() {
@@ -77,4 +81,59 @@ pub(super) fn table(head: &[&str], rows: Vec<Vec<String>>) -> String {
         text.push('\n');
     }
     text
+}
+
+fn cell(text: &str) -> String {
+    let mut shown = String::new();
+    let mut chars = 0;
+    for c in text.chars() {
+        let next = if steers(c) {
+            c.escape_unicode().to_string()
+        } else {
+            c.to_string()
+        };
+        chars += next.chars().count();
+        if chars > MAX_CELL_CHARS {
+            shown.push('…');
+            break;
+        }
+        shown.push_str(&next);
+    }
+    shown
+}
+
+/// Whether a terminal acts on `c` instead of showing it: controls, line separators, and what is invisible or turns
+/// the direction of writing, by which one name can look like another.
+fn steers(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(cells: &[&str]) -> Vec<String> {
+        let row = cells.iter().map(|text| (*text).to_owned()).collect();
+        let text = table(&["A", "B"], vec![row]);
+        text.lines().skip(1).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_cell_can_neither_steer_the_terminal_nor_break_its_line() {
+        let shown = rows(&["x\u{1b}[2J\u{9b}1m\r\n\ty", "ab\u{202e}cd"]);
+        assert_eq!(shown, ["x\\u{1b}[2J\\u{9b}1m\\u{d}\\u{a}\\u{9}y  ab\\u{202e}cd"]);
+        assert_eq!(rows(&["größe 任务", "-"])[0].split_whitespace().last(), Some("-"));
+        assert!(rows(&["größe 任务", "-"])[0].starts_with("größe 任务"));
+    }
+
+    #[test]
+    fn a_long_cell_is_cut_and_says_so() {
+        let fits = "k".repeat(MAX_CELL_CHARS);
+        assert_eq!(rows(&[&fits, "b"]), [format!("{fits}  b")]);
+        assert_eq!(rows(&[&format!("{fits}k"), "b"]), [format!("{fits}…  b")]);
+        // An escape is shown whole or not at all.
+        let shown = cell(&format!("{}\u{1b}", "k".repeat(MAX_CELL_CHARS - 1)));
+        assert!(shown.ends_with("k…"), "{shown}");
+    }
 }

@@ -48,7 +48,7 @@ pub(super) struct Publish {
     /// File that holds the envelope; `-` is stdin
     #[arg(value_name = "FILE", required_unless_present = "task_type")]
     file: Option<PathBuf>,
-    /// The input is many envelopes, one per line
+    /// The input is many envelopes, one per line; all of it is read and checked before the first task is sent
     #[arg(long, requires = "file")]
     lines: bool,
     /// Task type, to make the envelope from flags

@@ -1,6 +1,6 @@
 //! Builds what commands need from the settings, and words what can go wrong with it.
 //!
-//! May import: `config`, and the services it builds. Nothing here connects by itself.
+//! May import: `config`, and the services it builds. Only [`reached_store`] connects by itself.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -36,7 +36,21 @@ pub(super) fn store(config: &Config) -> Result<Store, Failure> {
         idle_in_transaction_timeout: config.amqp.confirm_timeout + IDLE_BEYOND_CONFIRMS,
         ..StoreSettings::default()
     };
-    Store::connect(config.database.url()?.secret(), &settings).map_err(|error| of_store(&error, config))
+    Store::connect(config.database.url()?.secret(), &settings).map_err(|error| {
+        Failure::new(
+            Exit::Usage,
+            error,
+            "settings",
+            "correct DATABASE_URL (database.url)",
+        )
+    })
+}
+
+/// The ledger, for a command that ends if it is away: says at once why it can't be reached.
+pub(super) async fn reached_store(config: &Config) -> Result<Store, Failure> {
+    let store = store(config)?;
+    store.reach().await.map_err(|error| of_store(&error, config))?;
+    Ok(store)
 }
 
 /// The topology files.
@@ -85,9 +99,14 @@ pub(super) fn of_store(error: &StoreError, config: &Config) -> Failure {
         ),
         StoreError::SchemaMissing(_) => (Exit::Failed, "run `tidegate migrate`"),
         StoreError::Conflict(_) => (Exit::Conflict, "look at what is there, then decide"),
+        // As for the broker: who sets the password right can make the same call succeed.
+        StoreError::Denied(_) => (
+            Exit::Unavailable,
+            "check user and password in DATABASE_URL, and the server's pg_hba.conf",
+        ),
         StoreError::Bad(_) => (
             Exit::Failed,
-            "check user, password and rights in DATABASE_URL, and the server's log",
+            "check the user's rights in the database, and the server's log",
         ),
     };
     let place = config

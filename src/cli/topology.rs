@@ -76,7 +76,7 @@ fn failed(error: &DeclareError, config: &Config) -> Failure {
         DeclareError::Conflict(report) => (
             Exit::Conflict,
             "the broker has objects that differ from the topology",
-            "each line below says the way out",
+            "each line that begins with `-` (in JSON: each of `errors`) says its way out",
             report,
         ),
         DeclareError::Refused(report) => (

@@ -6,7 +6,7 @@ use std::{fmt, str::FromStr, time::Duration};
 
 use secrecy::{ExposeSecret, SecretString};
 use sqlx::{
-    ConnectOptions, PgPool,
+    ConnectOptions, Connection, PgConnection, PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 
@@ -43,6 +43,7 @@ pub struct Store {
     pub(super) pool: PgPool,
     /// For connections outside the pool, without its time-outs.
     pub(super) options: PgConnectOptions,
+    acquire_timeout: Duration,
 }
 
 impl fmt::Debug for Store {
@@ -61,7 +62,8 @@ impl Store {
             // The cause may quote the URL.
             .map_err(|_| {
                 StoreError::Bad(
-                    "the database URL is not of the form postgres://user:password@host:port/database"
+                    "the database URL is not of the form postgres://user:password@host:port/database, or an option \
+                     after its `?` has a value that does not exist"
                         .to_owned(),
                 )
             })?
@@ -87,7 +89,11 @@ impl Store {
             .max_connections(settings.max_connections)
             .acquire_timeout(settings.acquire_timeout)
             .connect_lazy_with(options.clone().options(session));
-        Ok(Self { pool, options })
+        Ok(Self {
+            pool,
+            options,
+            acquire_timeout: settings.acquire_timeout,
+        })
     }
 
     /// The cron rows.
@@ -104,6 +110,22 @@ impl Store {
     pub async fn ping(&self) -> Result<(), StoreError> {
         sqlx::query("SELECT 1").execute(&self.pool).await?;
         Ok(())
+    }
+
+    /// Opens one connection outside the pool and closes it. The pool hides why it can't connect (it tries until its
+    /// time is over); this says it: refused, unknown host, wrong password.
+    pub async fn reach(&self) -> Result<(), StoreError> {
+        let once = async {
+            let connection = PgConnection::connect_with(&self.options).await?;
+            connection.close().await
+        };
+        match tokio::time::timeout(self.acquire_timeout, once).await {
+            Ok(reached) => Ok(reached?),
+            Err(_) => Err(StoreError::Unavailable(format!(
+                "no answer within {:?}",
+                self.acquire_timeout
+            ))),
+        }
     }
 
     /// Closes all connections, waiting for those in use.

@@ -8,7 +8,7 @@ use sqlx::migrate::MigrateError;
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The database is away, busy, restarting or gave up on a lock: try again later.
-    #[error("the database is unavailable: {0}; this is tried again")]
+    #[error("the database is unavailable: {0}")]
     Unavailable(String),
     /// Tables are missing or older than this program.
     #[error("the schema `tidegate` is missing or out of date ({0}); run `tidegate migrate`")]
@@ -16,7 +16,10 @@ pub enum StoreError {
     /// Another row has that name, or somebody else changed the row first.
     #[error("conflict: {0}")]
     Conflict(String),
-    /// The same call will fail again: a value the tables refuse, wrong credentials, missing rights.
+    /// The server doesn't let this user in: a wrong user or password, or a rule of `pg_hba.conf`.
+    #[error("the database doesn't let this user in: {0}")]
+    Denied(String),
+    /// The same call will fail again: a value the tables refuse, missing rights.
     #[error("the database refused: {0}")]
     Bad(String),
 }
@@ -36,7 +39,9 @@ impl From<sqlx::Error> for StoreError {
                 let text = format!("{} (SQLSTATE {code})", e.message());
                 of_sqlstate(&code)(text)
             }
-            sqlx::Error::PoolTimedOut => Self::Unavailable("no connection became free in time".to_owned()),
+            sqlx::Error::PoolTimedOut => Self::Unavailable(
+                "no connection in time: the database doesn't answer, or all connections of the pool are in use".to_owned(),
+            ),
             sqlx::Error::PoolClosed | sqlx::Error::WorkerCrashed => {
                 Self::Unavailable("the connection pool is closed".to_owned())
             }
@@ -72,6 +77,8 @@ fn of_sqlstate(code: &str) -> fn(String) -> StoreError {
         // Serialisation failure, deadlock, lock not available, read-only (a standby), statement or idle time-out,
         // a database that is still being created or dropped.
         "40001" | "40P01" | "55P03" | "25006" | "57014" | "25P03" | "3D000" => StoreError::Unavailable,
+        // Invalid authorisation: a wrong user or password.
+        _ if code.starts_with("28") => StoreError::Denied,
         // Connection exceptions, insufficient resources, operator intervention, system errors.
         _ if ["08", "53", "57", "58"]
             .iter()
@@ -97,7 +104,7 @@ mod tests {
         assert!(matches!(kind("23505"), StoreError::Conflict(_)));
         assert!(matches!(kind("23514"), StoreError::Bad(_)));
         assert!(
-            matches!(kind("28P01"), StoreError::Bad(_)),
+            matches!(kind("28P01"), StoreError::Denied(_)),
             "a wrong password doesn't heal"
         );
     }

@@ -269,3 +269,71 @@ fn wrong_topology_files_are_listed_with_their_lines() {
         2
     );
 }
+
+#[test]
+fn wrong_usage_is_json_where_json_was_asked_for() {
+    for (arguments, what) in [
+        (&["--json"][..], "requires a subcommand"),
+        (&["--json", "cron"], "a command is missing"),
+        (&["nonsense", "--json"], "unrecognized subcommand 'nonsense'"),
+        (&["publish", "--json"], "<FILE>"),
+        (&["cron", "list", "--json", "--colour"], "'--colour'"),
+        (
+            &["--json", "cron", "next", "--expression", "@daily", "--count", "0"],
+            "--count <COUNT>",
+        ),
+    ] {
+        let ran = Tidegate::new().run(arguments);
+        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{arguments:?}: {ran:?}");
+        assert_eq!(ran.stderr.lines().count(), 1, "{arguments:?}: {ran:?}");
+        let error = ran.error();
+        assert_eq!(error["exitCode"], json!(2));
+        let said = error["what"].as_str().unwrap();
+        assert!(
+            said.contains(what) && !said.contains("Usage:") && !said.starts_with("error"),
+            "{arguments:?}: {said}"
+        );
+        assert!(error["where"].is_string() && error["next"].is_string());
+    }
+    let text = Tidegate::new().run(&["nonsense", "--", "--json"]);
+    assert!(text.code == 2 && text.stderr.starts_with("error: "), "{text:?}");
+    assert_eq!(Tidegate::new().run(&["--help", "--json"]).code, 0);
+}
+
+#[test]
+fn a_database_that_is_away_is_named_with_its_reason() {
+    let ran = |url: &str, arguments: &[&str]| Tidegate::new().env("DATABASE_URL", url).run(arguments);
+    for arguments in [
+        &["migrate"][..],
+        &["migrate", "info"],
+        &["cron", "list"],
+        &["cron", "next", "x"],
+    ] {
+        let ran = ran("postgres://t:x@127.0.0.1:1/x", arguments);
+        assert_eq!(ran.code, 7, "{arguments:?}: {ran:?}");
+        assert!(
+            ran.stderr.contains("Connection refused") && !ran.stderr.contains("tried again"),
+            "{arguments:?}: {}",
+            ran.stderr
+        );
+    }
+    // Takes connections and says nothing.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("postgres://t:x@{}/x", silent.local_addr().unwrap());
+    let ran = ran(&url, &["migrate", "--set", "database.acquire_timeout=300ms"]);
+    assert_eq!(ran.code, 7, "{ran:?}");
+    assert!(ran.stderr.contains("no answer within 300ms"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_database_url_that_cannot_be_read_is_wrong_usage() {
+    let ran = Tidegate::new()
+        .env("DATABASE_URL", "postgres://t:s3cret@127.0.0.1:1/x?sslmode=bogus")
+        .run(&["migrate", "--json"]);
+    assert_eq!((ran.code, &ran.error()["exitCode"]), (2, &json!(2)), "{ran:?}");
+    assert!(
+        ran.error()["next"].as_str().unwrap().contains("DATABASE_URL") && !ran.stderr.contains("s3cret"),
+        "{}",
+        ran.stderr
+    );
+}

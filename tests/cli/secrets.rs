@@ -81,5 +81,10 @@ async fn a_wrong_password_is_told_without_it() {
     }
     let ran = tidegate.run(&["topology", "apply"]);
     assert!(ran.stderr.contains("ACCESS_REFUSED"), "{}", ran.stderr);
+    let ran = tidegate.run(&["migrate"]);
+    assert!(
+        ran.code == 7 && ran.stderr.contains("doesn't let this user in"),
+        "{ran:?}"
+    );
     vhost.close().await;
 }

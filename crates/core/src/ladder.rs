@@ -127,7 +127,7 @@ pub enum LadderError {
         bytes: usize,
         /// Most bytes of a routing key, 255.
         max: usize,
-        /// Most bytes that `name` may have here.
+        /// Bytes that `name` fits with, for a routing key in both lanes.
         max_name: usize,
     },
 }
@@ -151,7 +151,11 @@ pub fn route(names: &Names, delay: Duration, target: &Target) -> Result<Route, L
             name: name.to_owned(),
             bytes,
             max: MAX_SHORT_STRING,
-            max_name: MAX_SHORT_STRING - DIGITS_BYTES - prefix.len(),
+            max_name: match target {
+                Target::Queue(_) => max_queue_bytes(),
+                // One number for both lanes: what fits the high lane fits the normal one too.
+                Target::Key(_) | Target::HighKey(_) => max_high_key_bytes(),
+            },
         });
     }
     let mut routing_key = String::with_capacity(bytes);

@@ -102,6 +102,10 @@ fn errors_name_the_limit() {
         error.contains("256 bytes") && error.contains("to 238 bytes"),
         "{error}"
     );
+    for target in [Target::Key("k".repeat(238)), Target::HighKey("k".repeat(237))] {
+        let error = ladder::route(&names, ms(0), &target).unwrap_err().to_string();
+        assert!(error.contains("to 236 bytes"), "{error}");
+    }
 }
 
 #[test]
