@@ -237,3 +237,44 @@ fn questions_about_a_topology() {
         ["a.b.c", "a.exact"]
     );
 }
+
+#[test]
+fn the_documentation_names_every_key_and_its_examples_are_read() {
+    let document = include_str!("../../../docs/topology.md");
+    let examples: Vec<&str> = document
+        .split("```toml\n")
+        .skip(1)
+        .filter_map(|rest| rest.split_once("```").map(|(example, _)| example))
+        .collect();
+    let [platform, team] = examples[..] else {
+        panic!("{examples:?}")
+    };
+    let topology = Topology::parse(&[("platform.toml", platform), ("order.toml", team)]).unwrap();
+    assert_eq!((topology.queues.len(), topology.fixed_delays.len()), (1, 1));
+    // The reader names the keys it takes when it meets another.
+    for (file, around) in [
+        ("platform.toml", "[defaults]\nKEY = 1\n"),
+        ("platform.toml", "[[fixed_delay]]\nKEY = 1\n"),
+        ("order.toml", "[[queue]]\nKEY = 1\n"),
+        ("platform.toml", "[defaults]\nretry = { KEY = 1 }\n"),
+    ] {
+        let text = around.replace("KEY", "nonsense");
+        let error = Topology::parse(&[(file, &text)]).unwrap_err().to_string();
+        let keys: Vec<&str> = error
+            .split_once("expected")
+            .unwrap()
+            .1
+            .split('`')
+            .skip(1)
+            .step_by(2)
+            .collect();
+        assert!(keys.len() >= 2, "{error}");
+        for key in keys {
+            let row = |prefix: &str| document.contains(&format!("\n| `{prefix}{key}` |"));
+            assert!(
+                row("") || row("defaults.") || row("fixed_delay.") || row("retry."),
+                "{key} is in no table"
+            );
+        }
+    }
+}
