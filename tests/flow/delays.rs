@@ -7,35 +7,15 @@ use lapin::{
     BasicProperties,
     types::{AMQPValue, FieldTable},
 };
-use tidegate::{
-    core::ladder::LadderError,
-    publish::SendError,
-    worker::{Context, TaskError},
-};
+use tidegate::{core::ladder::LadderError, publish::SendError};
 
-use crate::platform::{Json, PATIENCE, Platform, Seen, envelope, task};
-
-fn noting(
-    seen: &Seen,
-) -> impl Fn(Context, Json) -> std::future::Ready<Result<(), TaskError>> + Send + Sync + 'static {
-    let seen = seen.clone();
-    move |context, _| {
-        seen.note(&context);
-        std::future::ready(Ok(()))
-    }
-}
+use crate::platform::{Json, PATIENCE, Platform, Seen, envelope, noting, task};
 
 /// B04: a longer delay in front must not hold a shorter one back.
 #[tokio::test(flavor = "multi_thread")]
 async fn delays_run_in_the_order_of_their_ends() {
     let platform = Platform::new().await;
-    let seen = Seen::default();
-    platform.run(
-        platform
-            .worker()
-            .queue("order.close.queue")
-            .handle("order.close.timeout", noting(&seen)),
-    );
+    let seen = platform.listening();
     let sent = Utc::now();
     for (id, millis) in [("half", 500), ("six", 6_000), ("two", 2_000)] {
         let body = envelope(id, "order.close.timeout", "");
@@ -163,13 +143,7 @@ async fn a_key_too_long_to_be_delayed_is_a_dead_letter() {
 async fn the_ingress_honours_schedule_time() {
     let platform = Platform::new().await;
     platform.run_router();
-    let seen = Seen::default();
-    platform.run(
-        platform
-            .worker()
-            .queue("order.close.queue")
-            .handle("order.close.timeout", noting(&seen)),
-    );
+    let seen = platform.listening();
     // Worker and router are up once this has gone through both.
     let warm = envelope("warm", "order.close.timeout", "");
     platform
@@ -202,13 +176,7 @@ async fn the_ingress_honours_schedule_time() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_does_not_start_a_task_before_its_schedule_time() {
     let platform = Platform::new().await;
-    let seen = Seen::default();
-    platform.run(
-        platform
-            .worker()
-            .queue("order.close.queue")
-            .handle("order.close.timeout", noting(&seen)),
-    );
+    let seen = platform.listening();
     let at = Utc::now() + chrono::Duration::seconds(3);
     let body = envelope(
         "soon",
@@ -234,13 +202,7 @@ async fn a_worker_does_not_start_a_task_before_its_schedule_time() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_delay_after_pauses_loses_nothing() {
     let platform = Platform::new().await;
-    let seen = Seen::default();
-    platform.run(
-        platform
-            .worker()
-            .queue("order.close.queue")
-            .handle("order.close.timeout", noting(&seen)),
-    );
+    let seen = platform.listening();
     for n in 0..20 {
         let body = envelope(&format!("t{n}"), "order.close.timeout", "");
         platform.send(&body, Duration::from_millis(700)).await.unwrap();

@@ -8,7 +8,8 @@ use std::{
 use chrono::{DateTime, Utc};
 use lapin::{
     BasicProperties, Channel, Connection, ConnectionProperties,
-    options::{BasicGetOptions, BasicPublishOptions},
+    options::{BasicConsumeOptions, BasicGetOptions, BasicPublishOptions, BasicQosOptions},
+    types::FieldTable,
 };
 use tidegate::{
     broker::{BrokerSettings, connection::Link, declare, message, publisher::Publisher},
@@ -20,7 +21,7 @@ use tidegate::{
     router::Router,
     telemetry::health::Health,
     topology::Topology,
-    worker::{Context, Worker, WorkerBuilder},
+    worker::{Context, TaskError, Worker, WorkerBuilder},
 };
 use tidegate_testkit::{Vhost, eventually};
 use tokio::task::JoinHandle;
@@ -124,6 +125,31 @@ impl Platform {
             .lock()
             .unwrap()
             .push(tokio::spawn(async move { router.run(health, stop).await }));
+    }
+
+    /// Runs a worker of `order.close.queue` that notes each start and succeeds.
+    pub(crate) fn listening(&self) -> Seen {
+        let seen = Seen::default();
+        self.run(
+            self.worker()
+                .queue("order.close.queue")
+                .handle("order.close.timeout", noting(&seen)),
+        );
+        seen
+    }
+
+    /// Consumes `order.close.queue` as a client with no SDK does.
+    pub(crate) async fn plain_consumer(&self) -> lapin::Consumer {
+        let channel = self.channel().await;
+        channel.basic_qos(10, BasicQosOptions::default()).await.unwrap();
+        let options = BasicConsumeOptions::default();
+        let consume = channel.basic_consume(
+            "order.close.queue".into(),
+            "plain".into(),
+            options,
+            FieldTable::default(),
+        );
+        consume.await.unwrap()
     }
 
     pub(crate) async fn channel(&self) -> Channel {
@@ -263,6 +289,17 @@ impl Seen {
         })
         .await;
         self.all()
+    }
+}
+
+/// A handler that notes each start and succeeds.
+pub(crate) fn noting(
+    seen: &Seen,
+) -> impl Fn(Context, Json) -> std::future::Ready<Result<(), TaskError>> + Send + Sync + 'static {
+    let seen = seen.clone();
+    move |context, _| {
+        seen.note(&context);
+        std::future::ready(Ok(()))
     }
 }
 

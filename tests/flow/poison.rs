@@ -8,32 +8,15 @@ use lapin::{
 use tidegate::worker::Context;
 
 use crate::{
-    platform::{Json, PATIENCE, Platform, Seen, envelope},
+    platform::{Json, PATIENCE, Platform, envelope},
     raw_amqp::RawAmqp,
 };
-
-fn listening(platform: &Platform) -> Seen {
-    let seen = Seen::default();
-    platform.run(
-        platform
-            .worker()
-            .queue("order.close.queue")
-            .handle("order.close.timeout", {
-                let seen = seen.clone();
-                move |context: Context, _: Json| {
-                    seen.note(&context);
-                    async { Ok(()) }
-                }
-            }),
-    );
-    seen
-}
 
 /// B13, and of B82–B84 what reaches a worker by AMQP.
 #[tokio::test(flavor = "multi_thread")]
 async fn poison_bodies_are_dead_lettered_once_with_their_exact_bytes() {
     let platform = Platform::new().await;
-    let seen = listening(&platform);
+    let seen = platform.listening();
     let valid = envelope("x", "order.close.timeout", "");
     let in_payload = |text: &str| valid.replace(r#""n":1"#, text).into_bytes();
     let utf16: Vec<u8> = valid.encode_utf16().flat_map(u16::to_le_bytes).collect();
@@ -143,7 +126,7 @@ async fn numbers_keep_their_text() {
 #[tokio::test(flavor = "multi_thread")]
 async fn odd_headers_and_properties_are_delivered() {
     let platform = Platform::new().await;
-    let seen = listening(&platform);
+    let seen = platform.listening();
     let mut nested = FieldTable::default();
     for _ in 0..100 {
         let mut outer = FieldTable::default();
@@ -202,7 +185,7 @@ async fn odd_headers_and_properties_are_delivered() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unknown_type_is_not_acknowledged_away() {
     let platform = Platform::new().await;
-    let seen = listening(&platform);
+    let seen = platform.listening();
     let body = envelope("new", "order.close.tomorrow", r#","maxRetries":1"#);
     platform
         .publish_plain("task.exchange", "order.close.tomorrow", body.as_bytes())
@@ -219,7 +202,7 @@ async fn an_unknown_type_is_not_acknowledged_away() {
 async fn names_that_are_not_utf8_do_not_take_the_consumer_down() {
     let platform = Platform::new().await;
     platform.run_router();
-    let seen = listening(&platform);
+    let seen = platform.listening();
     let mut raw = RawAmqp::connect(platform.vhost.amqp_url()).await;
     let body = |id: &str| envelope(id, "order.close.timeout", "").into_bytes();
     raw.publish("task.exchange", b"order.close.\xff\x8d", b"fine", &body("key"))

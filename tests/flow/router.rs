@@ -3,8 +3,7 @@
 use futures::StreamExt;
 use lapin::{
     BasicProperties,
-    options::{BasicAckOptions, BasicConsumeOptions, BasicNackOptions, BasicQosOptions, BasicRejectOptions},
-    types::FieldTable,
+    options::{BasicAckOptions, BasicNackOptions, BasicRejectOptions},
 };
 use tidegate_testkit::eventually;
 
@@ -15,17 +14,7 @@ use crate::platform::{PATIENCE, Platform, envelope};
 async fn a_plain_nack_is_retried_with_backoff_and_dead_lettered_once() {
     let platform = Platform::new().await;
     platform.run_router();
-    let channel = platform.channel().await;
-    channel.basic_qos(10, BasicQosOptions::default()).await.unwrap();
-    let mut deliveries = channel
-        .basic_consume(
-            "order.close.queue".into(),
-            "plain".into(),
-            BasicConsumeOptions::default(),
-            FieldTable::default(),
-        )
-        .await
-        .unwrap();
+    let mut deliveries = platform.plain_consumer().await;
     for id in ["always", "twice"] {
         platform
             .publish_plain(
@@ -114,16 +103,7 @@ async fn beyond_the_delivery_limit_is_a_dead_letter() {
     "#;
     let platform = Platform::with(LIMITED).await;
     platform.run_router();
-    let channel = platform.channel().await;
-    let mut deliveries = channel
-        .basic_consume(
-            "order.close.queue".into(),
-            "plain".into(),
-            BasicConsumeOptions::default(),
-            FieldTable::default(),
-        )
-        .await
-        .unwrap();
+    let mut deliveries = platform.plain_consumer().await;
     platform
         .publish_plain(
             "task.exchange",
@@ -155,16 +135,7 @@ async fn poison_nacked_by_a_plain_client_dies_at_once() {
     platform
         .publish_plain("task.exchange", "order.close.x", b"not json")
         .await;
-    let channel = platform.channel().await;
-    let mut deliveries = channel
-        .basic_consume(
-            "order.close.queue".into(),
-            "plain".into(),
-            BasicConsumeOptions::default(),
-            FieldTable::default(),
-        )
-        .await
-        .unwrap();
+    let mut deliveries = platform.plain_consumer().await;
     let delivery = tokio::time::timeout(PATIENCE, deliveries.next())
         .await
         .unwrap()
