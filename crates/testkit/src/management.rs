@@ -242,6 +242,8 @@ fn client() -> Client {
     let patience = std::time::Duration::from_secs(60);
     Client::builder()
         .timeout(patience)
+        // A busy broker closes kept connections just as they are used again.
+        .pool_max_idle_per_host(0)
         .build()
         .expect("a client without TLS can be built")
 }
