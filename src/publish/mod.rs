@@ -16,7 +16,6 @@ use tidegate_core::{
     envelope::Envelope,
     headers::{self, Origin},
     ladder::{self, LadderError, Target},
-    names::Names,
 };
 use tokio::time::Instant;
 
@@ -240,9 +239,4 @@ pub fn original_key(header: Option<&str>, routing_key: &str) -> Option<String> {
         Some((_, Target::Queue(_))) => None,
         None => Some(routing_key.to_owned()),
     }
-}
-
-/// The queue behind one of the platform's exchanges.
-pub fn platform_queue(exchange: &str) -> String {
-    Names::queue_of(exchange)
 }

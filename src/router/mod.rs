@@ -14,12 +14,12 @@ mod unrouted;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use tidegate_core::envelope::Limits;
+use tidegate_core::{envelope::Limits, names::Names};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     broker::connection::Link,
-    publish::{TaskPublisher, platform_queue, settle::Settler},
+    publish::{TaskPublisher, settle::Settler},
     telemetry::health::Health,
 };
 
@@ -69,7 +69,7 @@ impl Router {
         let names = &self.settler.publisher().topology().names;
         let pump = |exchange: String| pump::Pump {
             link: self.link.clone(),
-            queue: platform_queue(&exchange),
+            queue: Names::queue_of(&exchange),
             health: health.clone(),
             cancel: cancel.clone(),
         };
