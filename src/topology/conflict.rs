@@ -66,7 +66,7 @@ impl Conflict {
                  a queue under a new name and move the messages over, or, if the queue is empty and unused, \
                  delete it and apply again: rabbitmqctl delete_queue {name} --if-empty --if-unused"
             ),
-            ObjectKind::Exchange | ObjectKind::Binding => format!(
+            ObjectKind::Exchange | ObjectKind::Binding | ObjectKind::Policy => format!(
                 "an exchange can't be changed. Find out who else declares {name}; if nobody publishes to it, \
                  delete it (management page, or rabbitmqadmin delete exchange name={name}) and apply again"
             ),

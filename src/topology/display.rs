@@ -40,6 +40,7 @@ impl ObjectKind {
             Self::Exchange => "exchange",
             Self::Queue => "queue",
             Self::Binding => "binding",
+            Self::Policy => "policy",
         }
     }
 }

@@ -10,6 +10,7 @@ mod conflict;
 mod display;
 mod errors;
 mod files;
+pub mod live;
 mod model;
 mod objects;
 mod reader;
@@ -18,7 +19,9 @@ mod resolve;
 pub use conflict::{Conflict, Setting};
 pub use errors::{FileError, TopologyErrors};
 pub use model::{BusinessQueue, FixedDelay, Lane, Topology};
-pub use objects::{Binding, Exchange, ExchangeKind, Object, ObjectKind, ObjectName, Objects, Queue, Value};
+pub use objects::{
+    Binding, Exchange, ExchangeKind, Object, ObjectKind, ObjectName, Objects, Policy, Queue, Value,
+};
 
 #[cfg(test)]
 mod tests;

@@ -29,6 +29,8 @@ pub struct Objects {
     pub queues: Vec<Queue>,
     /// Bindings.
     pub bindings: Vec<Binding>,
+    /// Policies; AMQP can't set them, so they are not among the [`steps`](Self::steps).
+    pub policies: Vec<Policy>,
 }
 
 /// A durable exchange.
@@ -71,6 +73,21 @@ pub struct Binding {
     pub pattern: String,
 }
 
+/// A policy of the platform's own: what AMQP arguments can't say on every version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// Name.
+    pub name: String,
+    /// Regular expression of the names it is for.
+    pub pattern: String,
+    /// `queues` or `exchanges`.
+    pub apply_to: &'static str,
+    /// Of several that match, the highest is in force.
+    pub priority: i64,
+    /// What it sets.
+    pub definition: BTreeMap<&'static str, Value>,
+}
+
 /// Value of an argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
@@ -102,6 +119,8 @@ pub enum ObjectKind {
     Queue,
     /// A binding.
     Binding,
+    /// A policy.
+    Policy,
 }
 
 /// An object by kind and name, for reports.
@@ -120,6 +139,7 @@ impl Topology {
             exchanges: Vec::new(),
             queues: Vec::new(),
             bindings: Vec::new(),
+            policies: Vec::new(),
         };
         out.ends(&self.names);
         out.entries(&self.names);
@@ -171,7 +191,7 @@ impl Objects {
         ]
     }
 
-    /// How many objects there are.
+    /// How many objects can be declared: all but the policies.
     pub fn len(&self) -> usize {
         self.exchanges.len() + self.queues.len() + self.bindings.len()
     }
