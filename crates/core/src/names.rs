@@ -125,6 +125,11 @@ impl Names {
         self.with(format_args!("delay.{name}"))
     }
 
+    /// The policy that holds a business queue's consumer timeout.
+    pub fn consumer_timeout(&self, queue: &str) -> String {
+        self.with(format_args!("consumer-timeout.{queue}"))
+    }
+
     /// The high lane of a business queue.
     pub fn high_lane(queue: &str) -> String {
         format!("{queue}.high")
