@@ -9,6 +9,7 @@
 mod conflict;
 mod display;
 mod errors;
+pub mod export;
 mod files;
 mod ladder;
 pub mod live;

@@ -4,5 +4,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod declare;
+mod export;
 mod management;
 mod publisher;

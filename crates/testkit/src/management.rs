@@ -181,6 +181,19 @@ impl Management {
             .collect()
     }
 
+    /// Imports definitions into the vhost; the broker's words if it refuses them.
+    pub async fn import_definitions(&self, definitions: &str) -> Result<(), String> {
+        let request = self
+            .request(Method::POST, &format!("/api/definitions/{}", self.vhost))
+            .header("content-type", "application/json")
+            .body(definitions.to_owned());
+        let response = request.send().await.expect("the management API answers");
+        match response.status() {
+            status if status.is_success() => Ok(()),
+            status => Err(format!("{status} {}", response.text().await.unwrap_or_default())),
+        }
+    }
+
     async fn post(&self, path: &str, body: &Value) -> Value {
         let response = self.request(Method::POST, path).json(body).send().await;
         let response = response.expect("the management API answers");

@@ -1,6 +1,7 @@
 //! The topology's own proofs, without a broker: files, rendering, routing, and the broker's words.
 
 mod conflict;
+mod export;
 mod files;
 mod generations;
 mod lengths;
