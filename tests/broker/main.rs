@@ -6,4 +6,5 @@
 mod declare;
 mod export;
 mod management;
+mod permissions;
 mod publisher;
