@@ -83,6 +83,10 @@ impl Serve {
             .map_err(|why| Failure::new(Exit::Failed, why, "metrics", "report this as a bug"))?;
         let (health, cancel) = (Health::default(), CancellationToken::new());
         let shared = build(config, &health, &cancel)?;
+        // Before anybody can ask: what has not begun is not ready.
+        for role in &config.serve.roles {
+            health.expect(role.as_str());
+        }
 
         let mut listeners = JoinSet::new();
         let stop_listening = CancellationToken::new();
