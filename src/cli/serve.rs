@@ -30,6 +30,7 @@ use crate::{
     store::Store,
     supervisor::supervise,
     telemetry::{exporter::Exporter, health::Health, metrics},
+    topology::export::used_by_serve,
 };
 
 /// Arguments of `serve`.
@@ -204,7 +205,7 @@ fn look_for_topology(shared: &Shared, roles: &mut JoinSet<()>) {
     let (Some(settings), Some(publisher)) = (shared.broker.clone(), &shared.publisher) else {
         return;
     };
-    let objects = publisher.topology().objects();
+    let objects = used_by_serve(publisher.topology());
     let (health, cancel) = (shared.health.clone(), shared.cancel.clone());
     roles.spawn(async move {
         let look = || async {

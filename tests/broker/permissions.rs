@@ -297,7 +297,8 @@ async fn what_is_missing_is_named_until_the_operator_has_applied() {
     let looking = tokio::spawn({
         let (settings, topology) = (cast.settings(&Role::Serve), cast.topology.clone());
         let (health, stop) = (health.clone(), stop.clone());
-        async move { presence::watch(&settings, &topology.objects(), "topology", &health, &stop).await }
+        let objects = export::used_by_serve(&topology);
+        async move { presence::watch(&settings, &objects, "topology", &health, &stop).await }
     });
     let down = |part: &str, words: &[&str]| match health.parts().get(part) {
         Some(Part::Down(why)) => words.iter().all(|word| why.contains(word)),

@@ -14,7 +14,7 @@ use tidegate_core::{
     names::{LADDER_VERSIONS, Names},
 };
 
-use super::super::{model::Topology, policies::escape};
+use super::super::{model::Topology, objects::Objects, policies::escape};
 
 /// Longest expression that every supported broker takes, in bytes.
 pub const MAX_PATTERN_BYTES: usize = 1024;
@@ -81,7 +81,6 @@ impl Role {
 pub fn permissions(topology: &Topology) -> Vec<Permissions> {
     let names = &topology.names;
     let exchanges = [names.exchange(), names.exchange_high()];
-    let inside = [names.failed(), names.ingress(), names.unrouted()].map(|e| Names::queue_of(&e));
     let fixed = topology
         .fixed_delays
         .iter()
@@ -96,7 +95,7 @@ pub fn permissions(topology: &Topology) -> Vec<Permissions> {
                 exchanges.iter().chain([&names.dead()]).map(|name| escape(name)),
                 &[&ladder],
             ),
-            read: any(inside.iter().map(|name| escape(name)), &[]),
+            read: any(read_by_serve(names).iter().map(|name| escape(name)), &[]),
         },
         Permissions {
             role: Role::Service,
@@ -120,6 +119,32 @@ pub fn permissions(topology: &Topology) -> Vec<Permissions> {
         read: queues_of(topology, owner),
     }));
     found
+}
+
+/// The platform queues that the router reads.
+fn read_by_serve(names: &Names) -> [String; 3] {
+    [names.failed(), names.ingress(), names.unrouted()].map(|exchange| Names::queue_of(&exchange))
+}
+
+/// The objects that `serve` publishes to or reads: what it may look for, and what it can't work without.
+pub fn used_by_serve(topology: &Topology) -> Objects {
+    let names = &topology.names;
+    let queues = read_by_serve(names);
+    let mut exchanges = vec![
+        names.exchange(),
+        names.exchange_high(),
+        names.dead(),
+        names.ladder_due(),
+    ];
+    exchanges.extend((0..ladder::LEVELS).map(|level| names.ladder_exchange(level)));
+    let mut objects = topology.objects();
+    objects
+        .exchanges
+        .retain(|exchange| exchanges.contains(&exchange.name));
+    objects.queues.retain(|queue| queues.contains(&queue.name));
+    objects.bindings.clear();
+    objects.policies.clear();
+    objects
 }
 
 /// The queues of an owner: one by one where they fit, else by prefixes that no other owner's queue has.

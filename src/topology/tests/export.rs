@@ -264,3 +264,17 @@ fn permissions_of_many_queues_fit_or_say_that_they_do_not() {
     let topology = parse(&many(3, |n| format!("load.q{n}")));
     assert_eq!(read(&topology).0, r"^(load\.q0|load\.q1|load\.q2)$");
 }
+
+#[test]
+fn serve_uses_what_it_may_write_to_and_read() {
+    let used = export::used_by_serve(&hostile());
+    let exchanges: BTreeSet<&str> = used.exchanges.iter().map(|e| e.name.as_str()).collect();
+    assert_eq!(exchanges.len(), 3 + 8);
+    assert!(exchanges.contains("task.delay.v9.due") && exchanges.contains("task.dead"));
+    let queues: BTreeSet<&str> = used.queues.iter().map(|q| q.name.as_str()).collect();
+    assert_eq!(
+        queues,
+        BTreeSet::from(["task.failed.queue", "task.ingress.queue", "task.unrouted.queue"])
+    );
+    assert!(used.bindings.is_empty() && used.policies.is_empty());
+}
