@@ -61,6 +61,10 @@ async fn an_operator_applies_and_reaches_no_further() {
         ],
     )
     .await;
+    let link = Link::new(cast.settings(&Role::Operator), "publish");
+    UnroutedWatch::open(&link, &cast.topology.names.unrouted())
+        .await
+        .unwrap();
     assert_refused(
         &operator,
         &[
