@@ -11,7 +11,10 @@ pub mod consumer;
 pub mod declare;
 pub mod management;
 pub mod message;
+pub mod prune;
 pub mod publisher;
+pub mod replace;
+mod step;
 pub mod unrouted;
 
 use std::time::Duration;
