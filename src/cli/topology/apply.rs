@@ -39,7 +39,7 @@ const MAX_PLAN_BYTES: u64 = 256 * 1024 * 1024;
 
 /// Arguments of `topology apply`.
 #[derive(Debug, clap::Args)]
-pub(super) struct Apply {
+pub(in crate::cli) struct Apply {
     #[command(flatten)]
     pub(super) files: Files,
     /// A plan that `topology plan --out` wrote: exactly that, or nothing if the broker has moved on

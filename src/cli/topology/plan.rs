@@ -28,7 +28,7 @@ const MOST_COUNTED: usize = 50;
 
 /// Arguments of `topology plan`.
 #[derive(Debug, clap::Args)]
-pub(super) struct Show {
+pub(in crate::cli) struct Show {
     #[command(flatten)]
     pub(super) files: Files,
     /// Write the plan to FILE, for `topology apply FILE`
@@ -40,7 +40,7 @@ pub(super) struct Show {
 
 /// What is no extra.
 #[derive(Debug, clap::Args)]
-pub(super) struct Ignored {
+pub(in crate::cli) struct Ignored {
     /// Queues, exchanges and policies, and bindings to them, that are never extra; `*` is any text. May be given many times
     #[arg(long, value_name = "NAME")]
     pub(super) ignore: Vec<String>,
