@@ -7,5 +7,6 @@ mod lengths;
 mod objects;
 mod overlap;
 mod plan;
+mod plan;
 mod routing;
 mod timeouts;
