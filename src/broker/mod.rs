@@ -12,7 +12,10 @@ pub mod declare;
 pub mod management;
 pub mod message;
 pub mod presence;
+pub mod prune;
 pub mod publisher;
+pub mod replace;
+mod step;
 pub mod unrouted;
 
 use std::time::Duration;

@@ -16,6 +16,7 @@ pub mod live;
 mod model;
 mod objects;
 mod overlap;
+pub mod plan;
 mod policies;
 mod reader;
 mod resolve;

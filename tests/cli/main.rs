@@ -8,3 +8,4 @@ mod run;
 mod secrets;
 mod serve;
 mod services;
+mod topology;

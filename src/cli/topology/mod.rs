@@ -4,6 +4,8 @@
 
 mod apply;
 mod export;
+mod perform;
+mod plan;
 
 use std::path::PathBuf;
 
@@ -13,6 +15,8 @@ use crate::{config::Config, topology};
 /// Commands of `topology`.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Topology {
+    /// Show what would have to change on the broker, object by object. Exit code 3 if anything would
+    Plan(plan::Show),
     /// Declare what the topology files describe. What is there already stays; what differs is reported (exit code 5)
     Apply(apply::Apply),
     /// Print the topology for others: RabbitMQ definitions, a picture, a wiki page, permissions
@@ -42,6 +46,7 @@ impl Topology {
     /// The settings that its own flags stand for.
     pub(super) fn settings(&self) -> Vec<(String, String)> {
         let files = match self {
+            Self::Plan(plan) => &plan.files,
             Self::Apply(apply) => &apply.files,
             Self::Export(export) => &export.files,
         };
@@ -55,6 +60,7 @@ impl Topology {
     /// Runs the command.
     pub(super) async fn run(self, config: &Config, output: Output) -> Result<(), Failure> {
         match self {
+            Self::Plan(plan) => plan.run(config, output).await,
             Self::Apply(apply) => apply.run(config, output).await,
             Self::Export(export) => export.run(config, output),
         }

@@ -7,5 +7,7 @@ mod generations;
 mod lengths;
 mod objects;
 mod overlap;
+mod plan;
+mod plan;
 mod routing;
 mod timeouts;
