@@ -11,6 +11,7 @@ pub mod consumer;
 pub mod declare;
 pub mod management;
 pub mod message;
+pub mod migrate;
 pub mod publisher;
 pub mod unrouted;
 

@@ -12,6 +12,7 @@ mod errors;
 mod files;
 mod ladder;
 pub mod live;
+pub mod migration;
 mod model;
 mod objects;
 mod overlap;
