@@ -4,4 +4,5 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::large_futures)]
 
 mod every_step;
+mod load;
 mod platform;

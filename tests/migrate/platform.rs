@@ -38,40 +38,48 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) struct Platform {
     pub(crate) vhost: Vhost,
-    pub(crate) topology: Arc<Topology>,
+    /// What the migrations lead to.
+    pub(crate) objects: Objects,
     pub(crate) settings: BrokerSettings,
-    pub(crate) tasks: TaskPublisher,
     pub(crate) publisher: Publisher,
     /// The topology as files, for the binary.
     files: tempfile::TempDir,
 }
 
 impl Platform {
-    /// The platform of `files` on a vhost where each of `old` is a classic queue that dead-letters elsewhere.
-    pub(crate) async fn with(files: &[(&str, &str)], old: &[&str]) -> Self {
+    /// A vhost with `objects`, but that each of `old` is a classic queue that dead-letters elsewhere.
+    pub(crate) async fn with(objects: Objects, old: &[&str]) -> Self {
         let vhost = Vhost::create().await;
-        let topology = Arc::new(Topology::parse(files).unwrap());
         let settings = BrokerSettings::new(vhost.amqp_url().to_owned().into());
-        let mut objects = topology.objects();
-        for queue in objects
+        let mut before = objects.clone();
+        for queue in before
             .queues
             .iter_mut()
             .filter(|queue| old.contains(&queue.name.as_str()))
         {
             queue.arguments = classic();
         }
-        let publisher = Publisher::start(&settings).unwrap();
         let platform = Self {
-            tasks: TaskPublisher::new(publisher.clone(), topology.clone()),
             vhost,
-            topology,
+            objects,
+            publisher: Publisher::start(&settings).unwrap(),
             settings,
-            publisher,
             files: tempfile::TempDir::new().unwrap(),
         };
-        platform.declare(&objects).await;
-        platform.write(files);
+        platform.declare(&before).await;
         platform
+    }
+
+    /// The same from topology files, which the program reads too.
+    pub(crate) async fn from_files(files: &[(&str, &str)], old: &[&str]) -> (Self, Arc<Topology>) {
+        let topology = Arc::new(Topology::parse(files).unwrap());
+        let platform = Self::with(topology.objects(), old).await;
+        platform.write(files);
+        (platform, topology)
+    }
+
+    pub(crate) fn tasks(&self, topology: &Arc<Topology>) -> TaskPublisher {
+        TaskPublisher::new(self.publisher.clone(), topology.clone())
     }
 
     pub(crate) fn write(&self, files: &[(&str, &str)]) {
@@ -100,7 +108,7 @@ impl Platform {
             patience: PATIENCE,
             ..Options::default()
         };
-        let (objects, management) = (self.topology.objects(), self.management());
+        let (objects, management) = (self.objects.clone(), self.management());
         Migration::open(&self.settings, management, objects, queue, options, |_| {})
             .await
             .unwrap()
@@ -174,7 +182,7 @@ impl Platform {
             .chain(live.exchanges.iter().map(|e| &e.name));
         let left: Vec<_> = names.filter(|name| name.contains(".migrating")).collect();
         assert!(left.is_empty(), "left: {left:?}");
-        let objects = self.topology.objects();
+        let objects = &self.objects;
         for wanted in &objects.queues {
             let queue = live.queue(&wanted.name).unwrap();
             let arguments: BTreeMap<String, _> = wanted

@@ -27,6 +27,7 @@ use super::{
     BrokerSettings,
     management::{Management, encode},
 };
+use crate::supervisor::backoff;
 use crate::topology::{
     Objects,
     live::Live,
@@ -67,6 +68,7 @@ impl Default for Options {
 /// The migration of one queue, by this process.
 pub struct Migration {
     queue: String,
+    settings: BrokerSettings,
     objects: Objects,
     options: Options,
     management: Management,
@@ -113,6 +115,7 @@ impl Migration {
         hands.lock(queue).await?;
         Ok(Self {
             queue: queue.to_owned(),
+            settings: settings.clone(),
             objects,
             options,
             management,
@@ -131,12 +134,45 @@ impl Migration {
         })
     }
 
-    /// Performs steps until nothing is left to do.
+    /// Performs steps until nothing is left to do. A broker that goes away is waited for as long as patience lasts: the
+    /// queue may be missing just then.
     ///
     /// # Errors
     /// As [`step`](Self::step).
     pub async fn run(&mut self) -> Result<(), MigrateError> {
-        while self.step().await?.is_some() {}
+        let (mut waits, mut failing_since) = (backoff(), None::<Instant>);
+        loop {
+            let error = match self.step().await {
+                Ok(None) => return Ok(()),
+                Ok(Some(_)) => {
+                    (waits, failing_since) = (backoff(), None);
+                    continue;
+                }
+                Err(error) => error,
+            };
+            let since = *failing_since.get_or_insert_with(Instant::now);
+            if !error.may_pass() || since.elapsed() > self.options.patience {
+                return Err(error);
+            }
+            (self.progress)(Progress::Again(error.to_string()));
+            tokio::select! {
+                () = self.options.stop.cancelled() => return Err(MigrateError::Stopped),
+                () = tokio::time::sleep(waits.next().unwrap_or_default()) => {}
+            }
+            // Like a new run: meanwhile another process may have been at it.
+            match self.reconnect().await {
+                Err(error) if !error.may_pass() => return Err(error),
+                // The next step fails and says so.
+                _ => {}
+            }
+        }
+    }
+
+    async fn reconnect(&mut self) -> Result<(), MigrateError> {
+        let mut hands = Hands::connect(&self.settings, self.management.clone()).await?;
+        hands.lock(&self.queue).await?;
+        std::mem::replace(&mut self.hands, hands).close().await;
+        self.known = Known::default();
         Ok(())
     }
 

@@ -67,6 +67,8 @@ pub enum Progress {
         /// Messages that stay with consumers.
         left: u64,
     },
+    /// The broker was away; it is tried again.
+    Again(String),
     /// An older generation of the ladder is not empty yet.
     Pending {
         /// The generation.
@@ -113,6 +115,7 @@ impl fmt::Display for Progress {
                     "nothing leaves the queue any more, {left} are with consumers: putting everything back"
                 )
             }
+            Self::Again(why) => write!(f, "{why}; trying again"),
             Self::Pending { version, messages } => {
                 write!(
                     f,
@@ -184,4 +187,14 @@ pub enum MigrateError {
     /// The management API failed.
     #[error(transparent)]
     Management(#[from] ManagementError),
+}
+
+impl MigrateError {
+    /// Whether the same step may succeed a little later.
+    pub(super) fn may_pass(&self) -> bool {
+        matches!(
+            self,
+            Self::Unavailable { .. } | Self::Link(_) | Self::Management(ManagementError::Unavailable { .. })
+        )
+    }
 }
