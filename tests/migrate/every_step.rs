@@ -71,7 +71,7 @@ async fn ends_after_every_step(steps: Vec<usize>, consumed: bool) {
         };
         let whole: Vec<_> = stream::iter(steps.clone())
             .map(one)
-            .buffer_unordered(16)
+            .buffer_unordered(AT_ONCE)
             .collect()
             .await;
         stop.cancel();
