@@ -13,6 +13,7 @@ pub mod management;
 pub mod message;
 pub mod presence;
 pub mod prune;
+pub mod migrate;
 pub mod publisher;
 pub mod replace;
 mod step;

@@ -13,6 +13,7 @@ pub mod export;
 mod files;
 mod ladder;
 pub mod live;
+pub mod migration;
 mod model;
 mod objects;
 mod overlap;

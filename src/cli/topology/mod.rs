@@ -6,6 +6,7 @@ mod apply;
 mod export;
 mod perform;
 mod plan;
+mod migrate;
 
 use std::path::PathBuf;
 
@@ -21,6 +22,8 @@ pub(super) enum Topology {
     Apply(apply::Apply),
     /// Print the topology for others: RabbitMQ definitions, a picture, a wiki page, permissions
     Export(export::Export),
+    /// Give a queue other arguments under the same name, or take down what an older ladder left, while everything runs
+    Migrate(migrate::Migrate),
 }
 
 /// Where the topology files are.
@@ -49,6 +52,7 @@ impl Topology {
             Self::Plan(plan) => &plan.files,
             Self::Apply(apply) => &apply.files,
             Self::Export(export) => &export.files,
+            Self::Migrate(migrate) => &migrate.files,
         };
         files
             .dir
@@ -63,6 +67,7 @@ impl Topology {
             Self::Plan(plan) => plan.run(config, output).await,
             Self::Apply(apply) => apply.run(config, output).await,
             Self::Export(export) => export.run(config, output),
+            Self::Migrate(migrate) => migrate.run(config, output).await,
         }
     }
 }
