@@ -1,6 +1,6 @@
-//! The AMQP adapter: connections, publisher, consumer, declarations.
+//! The broker's adapter: connections, publisher, consumer, declarations by AMQP; the management API by HTTP.
 //!
-//! May import: `core`, `topology`, `telemetry`, `supervisor`, lapin. Never `store`.
+//! May import: `core`, `topology`, `telemetry`, `supervisor`, lapin, reqwest. Never `store`.
 //!
 //! Publishing and consuming use separate connections, because a broker that blocks publishers (memory or disk
 //! alarm) stops everything on their connection, acknowledgements included. lapin's own recovery is off: each
@@ -9,6 +9,7 @@
 pub mod connection;
 pub mod consumer;
 pub mod declare;
+pub mod management;
 pub mod message;
 pub mod publisher;
 pub mod unrouted;

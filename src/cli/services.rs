@@ -6,7 +6,11 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use super::failure::{Detail, Exit, Failure};
 use crate::{
-    broker::{BrokerSettings, connection::LinkError},
+    broker::{
+        BrokerSettings,
+        connection::LinkError,
+        management::{Management, ManagementError},
+    },
     config::{Config, Loaded, Source},
     publish::{SendError, prepare::PrepareError},
     store::{Store, StoreError, StoreSettings},
@@ -26,6 +30,44 @@ pub(super) fn broker(config: &Config, name: &str) -> Result<BrokerSettings, Fail
         confirm_timeout: config.amqp.confirm_timeout,
         in_flight: config.amqp.in_flight,
     })
+}
+
+/// The broker's management API for the vhost of `amqp.url`, where `management.url` is set.
+pub(super) fn management(config: &Config) -> Result<Option<Management>, Failure> {
+    let Some(url) = &config.management.url else {
+        return Ok(None);
+    };
+    Management::new(
+        url.secret(),
+        &config.amqp.url()?.vhost(),
+        config.management.timeout,
+    )
+    .map(Some)
+    .map_err(|error| of_management(&error, config))
+}
+
+/// A failure of the management API.
+pub(super) fn of_management(error: &ManagementError, config: &Config) -> Failure {
+    let (exit, next) = match error {
+        ManagementError::Unavailable { .. } => (
+            Exit::Unavailable,
+            "check that the management plugin runs at this address (management.url, MANAGEMENT_URL), then try again",
+        ),
+        ManagementError::Denied { .. } => (
+            Exit::Unavailable,
+            "check user and password in MANAGEMENT_URL; the user needs the tag policymaker and rights on the vhost",
+        ),
+        ManagementError::NotFound { .. } => (
+            Exit::NotFound,
+            "check the vhost in AMQP_URL, and that MANAGEMENT_URL is the API of the same broker",
+        ),
+        ManagementError::Refused { .. } => (Exit::Failed, "look at the reason, and at the broker's log"),
+    };
+    let place = config.management.url.as_ref().map_or_else(
+        || "management API".to_owned(),
+        |url| format!("management API {url}"),
+    );
+    Failure::new(exit, error, place, next)
 }
 
 /// The ledger; not connected yet.

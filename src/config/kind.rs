@@ -6,13 +6,15 @@ use std::{net::SocketAddr, time::Duration};
 
 use toml::Value;
 
-use super::url::{AmqpUrl, DatabaseUrl};
+use super::url::{AmqpUrl, DatabaseUrl, ManagementUrl};
 
 /// A kind of value with its limits.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
     /// URL of the broker; secret.
     AmqpUrl,
+    /// URL of the broker's management API; secret.
+    ManagementUrl,
     /// URL of the database; secret.
     DatabaseUrl,
     /// Path of a file or directory.
@@ -46,7 +48,7 @@ pub enum Kind {
 impl Kind {
     /// Whether the value must never be shown.
     pub fn is_secret(self) -> bool {
-        matches!(self, Self::AmqpUrl | Self::DatabaseUrl)
+        matches!(self, Self::AmqpUrl | Self::ManagementUrl | Self::DatabaseUrl)
     }
 
     /// Reads `raw`: a text from the environment or the command line, or any value from the file. The error says
@@ -54,6 +56,9 @@ impl Kind {
     pub fn read(self, raw: &Value) -> Result<Value, String> {
         match self {
             Self::AmqpUrl => AmqpUrl::parse(text(raw)?)
+                .map(|_| raw.clone())
+                .map_err(|e| e.to_string()),
+            Self::ManagementUrl => ManagementUrl::parse(text(raw)?)
                 .map(|_| raw.clone())
                 .map_err(|e| e.to_string()),
             Self::DatabaseUrl => DatabaseUrl::parse(text(raw)?)

@@ -237,6 +237,7 @@ fn is_ours(name: &str) -> bool {
 fn read_secret_files(settings: &mut Settings) -> Result<(), ConfigError> {
     for (key, file_key) in [
         ("amqp.url", "amqp.url_file"),
+        ("management.url", "management.url_file"),
         ("database.url", "database.url_file"),
     ] {
         let Some(file) = settings.get(file_key).cloned() else {

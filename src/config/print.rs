@@ -11,7 +11,7 @@ use super::{
     fields::{FIELDS, Field},
     kind::Kind,
     layers::{Setting, Settings},
-    url::{AmqpUrl, DatabaseUrl, MASK},
+    url::{AmqpUrl, DatabaseUrl, MASK, ManagementUrl},
 };
 
 /// One setting as it is shown.
@@ -45,6 +45,9 @@ fn masked(field: &Field, setting: &Setting) -> Value {
     let text = setting.value.as_str().unwrap_or_default();
     match field.kind {
         Kind::AmqpUrl => AmqpUrl::parse(text)
+            .map_or(MASK.to_owned(), |url| url.to_string())
+            .into(),
+        Kind::ManagementUrl => ManagementUrl::parse(text)
             .map_or(MASK.to_owned(), |url| url.to_string())
             .into(),
         Kind::DatabaseUrl => DatabaseUrl::parse(text)

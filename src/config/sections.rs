@@ -10,7 +10,7 @@ use tidegate_core::envelope;
 
 use super::{
     ConfigError,
-    url::{AmqpUrl, DatabaseUrl},
+    url::{AmqpUrl, DatabaseUrl, ManagementUrl},
 };
 
 /// Everything that can be set.
@@ -19,6 +19,8 @@ use super::{
 pub struct Config {
     /// The broker.
     pub amqp: Amqp,
+    /// The broker's management API.
+    pub management: Management,
     /// The ledger.
     pub database: Database,
     /// The topology files.
@@ -58,6 +60,20 @@ pub struct Amqp {
     pub confirm_timeout: Duration,
     /// Most unconfirmed publishes per connection. (`TIDEGATE_AMQP_IN_FLIGHT`, default `1000`, messages)
     pub in_flight: usize,
+}
+
+/// `[management]`: the broker's management API.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Management {
+    /// The API's URL; secret. (`MANAGEMENT_URL`, no default, URL)
+    pub url: Option<ManagementUrl>,
+    /// File that holds the URL. (`MANAGEMENT_URL_FILE`, no default, path)
+    #[serde(rename = "url_file", default)]
+    _url_file: Option<PathBuf>,
+    /// Longest wait for one answer. (`TIDEGATE_MANAGEMENT_TIMEOUT`, default `60s`, duration)
+    #[serde(deserialize_with = "span")]
+    pub timeout: Duration,
 }
 
 /// `[database]`: the ledger.

@@ -79,7 +79,7 @@ fn what_is_not_known_is_an_error_that_names_what_is() {
         ("[relay]\nbatches = 3\n", "unknown setting \"relay.batches\""),
         ("[amqp]\nurls = 'x'\n", "known are amqp.url, amqp.url_file"),
         ("[broker]\n", "unknown setting \"broker\""),
-        ("grace = '1s'\n", "known are [amqp], [database]"),
+        ("grace = '1s'\n", "known are [amqp], [management], [database]"),
         ("[serve.grace]\nx = 1\n", "serve.grace (from "),
     ] {
         let (_dir, given) = with_file(text, &[]);

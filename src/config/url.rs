@@ -1,4 +1,4 @@
-//! The two URLs that hold credentials. Each is checked when it is read, shown without its secret, and given whole
+//! The URLs that hold credentials. Each is checked when it is read, shown without its secret, and given whole
 //! only to whoever asks for it by name.
 //!
 //! May import: nothing of ours. No message repeats any part of a URL that could be a credential.
@@ -28,7 +28,7 @@ const WELL_KNOWN: &[&str] = &[
     "mqtt",
 ];
 
-/// Why a text is no URL of the broker or of the database.
+/// Why a text is no URL of the broker, of its management API or of the database.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
     /// Not a URL at all.
@@ -60,6 +60,7 @@ pub enum UrlError {
 }
 
 const AMQP_SHAPE: &str = "amqp://USER:PASSWORD@HOST:5672/VHOST";
+const MANAGEMENT_SHAPE: &str = "http://USER:PASSWORD@HOST:15672";
 const DATABASE_SHAPE: &str = "postgres://USER:PASSWORD@HOST:5432/DATABASE";
 
 /// URL of the broker. `Debug` and `Display` show it without its password.
@@ -78,6 +79,14 @@ pub struct DatabaseUrl {
     shown: String,
 }
 
+/// URL of the broker's management API. `Debug` and `Display` show it without its password.
+#[derive(Clone, Deserialize)]
+#[serde(try_from = "String")]
+pub struct ManagementUrl {
+    secret: SecretString,
+    shown: String,
+}
+
 impl AmqpUrl {
     /// Checks `text`: scheme, host and vhost.
     pub fn parse(text: &str) -> Result<Self, UrlError> {
@@ -90,13 +99,23 @@ impl AmqpUrl {
         match url.path().strip_prefix('/') {
             Some("") => return Err(UrlError::EmptyVhost),
             Some(vhost) if vhost.contains('/') => return Err(UrlError::SlashInVhost),
-            Some(vhost) if !decodes(vhost) => return Err(UrlError::BadVhost),
+            Some(vhost) if decoded(vhost).is_none() => return Err(UrlError::BadVhost),
             _ => {}
         }
         Ok(Self {
             shown: masked(url),
             secret: text.into(),
         })
+    }
+
+    /// The vhost it names; the default one is `/`.
+    pub fn vhost(&self) -> String {
+        let vhost = Url::parse(self.expose())
+            .ok()
+            .and_then(|url| url.path().strip_prefix('/').and_then(decoded));
+        vhost
+            .filter(|vhost| !vhost.is_empty())
+            .unwrap_or_else(|| "/".to_owned())
     }
 
     /// The URL with its credentials, for the client that connects.
@@ -107,6 +126,25 @@ impl AmqpUrl {
     /// [`secret`](Self::secret) as text.
     pub fn expose(&self) -> &str {
         self.secret.expose_secret()
+    }
+}
+
+impl ManagementUrl {
+    /// Checks `text`: scheme and host.
+    pub fn parse(text: &str) -> Result<Self, UrlError> {
+        let url = parse(text, MANAGEMENT_SHAPE, &["http", "https"])?;
+        if url.host_str().is_none_or(str::is_empty) {
+            return Err(UrlError::NoHost(MANAGEMENT_SHAPE));
+        }
+        Ok(Self {
+            shown: masked(url),
+            secret: text.into(),
+        })
+    }
+
+    /// The URL with its credentials, for the client that connects.
+    pub fn secret(&self) -> &SecretString {
+        &self.secret
     }
 }
 
@@ -166,7 +204,8 @@ fn masked(mut url: Url) -> String {
     }
 }
 
-fn decodes(text: &str) -> bool {
+/// `text` without percent-encoding, where that is UTF-8.
+fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
@@ -178,12 +217,12 @@ fn decodes(text: &str) -> bool {
         match digits {
             (Some(a), Some(b)) => match (a.to_digit(16), b.to_digit(16)) {
                 (Some(a), Some(b)) => bytes.push((a * 16 + b) as u8),
-                _ => return false,
+                _ => return None,
             },
-            _ => return false,
+            _ => return None,
         }
     }
-    std::str::from_utf8(&bytes).is_ok()
+    String::from_utf8(bytes).ok()
 }
 
 macro_rules! shown {
@@ -211,6 +250,7 @@ macro_rules! shown {
 }
 
 shown!(AmqpUrl);
+shown!(ManagementUrl);
 shown!(DatabaseUrl);
 
 #[cfg(test)]
@@ -223,6 +263,12 @@ mod tests {
         assert_eq!(url.to_string(), "amqp://tide:***@mq.internal:5673/orders?***");
         assert_eq!(format!("{url:?}"), url.to_string());
         assert!(url.expose().contains("s3cret"));
+        assert_eq!(url.vhost(), "orders");
+        assert_eq!(AmqpUrl::parse("amqp://mq").unwrap().vhost(), "/");
+        assert_eq!(AmqpUrl::parse("amqp://mq/a%2Fb").unwrap().vhost(), "a/b");
+        let url = ManagementUrl::parse("http://tide:s3cret@mq:15672/rabbit").unwrap();
+        assert_eq!(url.to_string(), "http://tide:***@mq:15672/rabbit");
+        assert!(ManagementUrl::parse("amqp://tide:s3cret@mq").is_err());
         let url = DatabaseUrl::parse("postgres:///ledger?host=/run/postgresql&password=s3cret").unwrap();
         assert_eq!(url.to_string(), "postgres:///ledger?***");
     }

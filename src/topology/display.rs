@@ -51,6 +51,17 @@ impl fmt::Display for ObjectName {
     }
 }
 
+impl Value {
+    /// As JSON writes it.
+    pub fn to_json(&self) -> serde_json::Value {
+        match self {
+            Self::Text(text) => text.as_str().into(),
+            Self::Int(number) => (*number).into(),
+            Self::Bool(yes) => (*yes).into(),
+        }
+    }
+}
+
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -20,18 +20,18 @@ use tidegate_testkit::{Vhost, eventually};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn shipped() -> Topology {
+pub(crate) fn shipped() -> Topology {
     Topology::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("topology"))
         .expect("the shipped topology is valid")
 }
 
-async fn connect(url: &str) -> Connection {
+pub(crate) async fn connect(url: &str) -> Connection {
     Connection::connect(url, ConnectionProperties::default())
         .await
         .expect("the broker answers")
 }
 
-async fn apply(conn: &Connection, objects: &Objects) -> Result<declare::Applied, DeclareError> {
+pub(crate) async fn apply(conn: &Connection, objects: &Objects) -> Result<declare::Applied, DeclareError> {
     let applying = sendable(declare::apply(conn, objects, |_| {}));
     tokio::time::timeout(PATIENCE, applying)
         .await

@@ -43,6 +43,7 @@ const FILES: &[(&str, &str, &str)] = &[
 const LIBRARIES: &[(&str, &[&str])] = &[
     ("lapin", &["broker", "publish"]),
     ("deadpool_lapin", &["broker"]),
+    ("reqwest", &["broker"]),
     ("sqlx", &["store"]),
     ("clap", &["cli"]),
     ("comfy_table", &["cli"]),
