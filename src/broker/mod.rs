@@ -13,6 +13,7 @@ pub mod management;
 pub mod message;
 pub mod publisher;
 pub mod unrouted;
+pub mod verify;
 
 use std::time::Duration;
 

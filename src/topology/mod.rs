@@ -15,6 +15,7 @@ mod model;
 mod objects;
 mod reader;
 mod resolve;
+pub mod verify;
 
 pub use conflict::{Conflict, Setting};
 pub use errors::{FileError, TopologyErrors};
