@@ -5,7 +5,7 @@ use std::fmt;
 use tidegate_core::ladder::Destination;
 
 use super::objects::{
-    Binding, Exchange, ExchangeKind, Object, ObjectKind, ObjectName, Objects, Queue, Value,
+    Binding, Exchange, ExchangeKind, Object, ObjectKind, ObjectName, Objects, Policy, Queue, Value,
 };
 
 impl Object<'_> {
@@ -112,10 +112,27 @@ impl fmt::Display for Binding {
     }
 }
 
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            name,
+            pattern,
+            apply_to,
+            priority,
+            definition,
+        } = self;
+        write!(f, "policy {name} for {apply_to} {pattern} priority={priority}")?;
+        definition
+            .iter()
+            .try_for_each(|(key, value)| write!(f, " {key}={value}"))
+    }
+}
+
 impl fmt::Display for Objects {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.exchanges.iter().try_for_each(|e| writeln!(f, "{e}"))?;
         self.queues.iter().try_for_each(|q| writeln!(f, "{q}"))?;
-        self.bindings.iter().try_for_each(|b| writeln!(f, "{b}"))
+        self.bindings.iter().try_for_each(|b| writeln!(f, "{b}"))?;
+        self.policies.iter().try_for_each(|p| writeln!(f, "{p}"))
     }
 }

@@ -1,4 +1,4 @@
-//! What is wrong with topology files: where, what, and what to write instead. Imports nothing of ours.
+//! What is wrong, or doubtful, in topology files: where, what, and what to write instead. Imports nothing of ours.
 
 use std::{fmt, path::PathBuf};
 
@@ -20,6 +20,38 @@ impl fmt::Display for FileError {
             write!(f, "{}:", self.line)?;
         }
         write!(f, " {}", self.message)
+    }
+}
+
+/// A line of a file.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// The file.
+    pub file: PathBuf,
+    /// Line, from 1.
+    pub line: usize,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.file.display(), self.line)
+    }
+}
+
+/// Something in a file that may be meant, and may be a mistake.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FileWarning {
+    /// Where it stands.
+    pub place: Place,
+    /// What is doubtful and what to write instead, or to say that it is meant. Names the other place too.
+    pub message: String,
+    /// The place that it disagrees with, where there is one.
+    pub other: Option<Place>,
+}
+
+impl fmt::Display for FileWarning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.message)
     }
 }
 

@@ -15,7 +15,7 @@ use toml::{
     de::{DeTable, DeValue, ValueDeserializer},
 };
 
-use super::errors::{FileError, TopologyErrors};
+use super::errors::{FileError, Place, TopologyErrors};
 
 /// The file with the platform's own settings; every other one is a team's.
 pub(super) const PLATFORM_FILE: &str = "platform.toml";
@@ -35,6 +35,7 @@ pub(super) struct Source {
 #[derive(Debug, Default)]
 pub(super) struct PlatformFile {
     pub(super) prefix: Option<Spanned<String>>,
+    pub(super) ladder_version: Option<Spanned<i64>>,
     pub(super) defaults: Defaults,
     pub(super) fixed_delays: Vec<FixedDelayEntry>,
 }
@@ -45,6 +46,7 @@ pub(super) struct PlatformFile {
 pub(super) struct Defaults {
     pub(super) retry: Option<Spanned<RetryEntry>>,
     pub(super) delivery_limit: Option<Spanned<i64>>,
+    pub(super) consumer_timeout: Option<Spanned<String>>,
 }
 
 /// `[[fixed_delay]]`.
@@ -70,6 +72,10 @@ pub(super) struct QueueEntry {
     pub(super) max_length: Option<Spanned<i64>>,
     #[serde(default)]
     pub(super) single_active_consumer: bool,
+    pub(super) consumer_timeout: Option<Spanned<String>>,
+    pub(super) max_timeout: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(super) fan_out: bool,
 }
 
 /// `retry = { … }`; durations are texts such as `"1s"` or `"10m"`.
@@ -101,6 +107,14 @@ impl Source {
         }
     }
 
+    /// The place of a byte offset of this file.
+    pub(super) fn place(&self, offset: usize) -> Place {
+        Place {
+            file: self.path.clone(),
+            line: self.line(offset),
+        }
+    }
+
     /// The line, from 1, of a byte offset.
     pub(super) fn line(&self, offset: usize) -> usize {
         1 + self.text.bytes().take(offset).filter(|b| *b == b'\n').count()
@@ -115,6 +129,7 @@ impl Source {
         let mut file = PlatformFile::default();
         self.tables(errors, |source, key, value, errors| match key {
             "prefix" => file.prefix = source.read(value, errors),
+            "ladder_version" => file.ladder_version = source.read(value, errors),
             "defaults" => file.defaults = source.read(value, errors).unwrap_or_default(),
             "fixed_delay" => file.fixed_delays = source.list("fixed_delay", value, errors),
             "queue" => errors.push(source.error(
@@ -123,7 +138,7 @@ impl Source {
             )),
             _ => errors.push(source.error(
                 value.span().start,
-                format!("unknown key `{key}`: {PLATFORM_FILE} takes prefix, [defaults] and [[fixed_delay]]"),
+                format!("unknown key `{key}`: {PLATFORM_FILE} takes prefix, ladder_version, [defaults] and [[fixed_delay]]"),
             )),
         });
         file
@@ -134,7 +149,7 @@ impl Source {
         let mut queues = Vec::new();
         self.tables(errors, |source, key, value, errors| match key {
             "queue" => queues = source.list("queue", value, errors),
-            "prefix" | "defaults" | "fixed_delay" => errors.push(source.error(
+            "prefix" | "ladder_version" | "defaults" | "fixed_delay" => errors.push(source.error(
                 value.span().start,
                 format!("`{key}` is for the whole platform: move it to {PLATFORM_FILE}"),
             )),

@@ -1,7 +1,7 @@
 //! What must exist on the broker, as data: files → model → objects.
 //!
 //! A directory holds `platform.toml` and one file per team. [`Topology::load`] reads it and reports everything
-//! wrong with it at once, [`Topology::objects`] says which exchanges, queues and bindings follow, and
+//! wrong with it at once, [`Topology::objects`] says which exchanges, queues, bindings and policies follow, and
 //! `broker::declare` performs that. Publishing and consuming ask the same model where a key leads.
 //!
 //! May import: `core`. Knows no lapin and no broker: everything here but reading the files is pure.
@@ -10,15 +10,18 @@ mod conflict;
 mod display;
 mod errors;
 mod files;
+mod ladder;
 pub mod live;
 mod model;
 mod objects;
+mod overlap;
+mod policies;
 mod reader;
 mod resolve;
 pub mod verify;
 
 pub use conflict::{Conflict, Setting};
-pub use errors::{FileError, TopologyErrors};
+pub use errors::{FileError, FileWarning, Place, TopologyErrors};
 pub use model::{BusinessQueue, FixedDelay, Lane, Topology};
 pub use objects::{
     Binding, Exchange, ExchangeKind, Object, ObjectKind, ObjectName, Objects, Policy, Queue, Value,

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, path::Path, time::Duration};
 use tidegate_core::{names::Names, policy::RetryPolicy, task::TaskType, topic::Pattern};
 
 use super::{
-    errors::TopologyErrors,
+    errors::{FileWarning, TopologyErrors},
     files::{self, Source},
     resolve,
 };
@@ -13,12 +13,14 @@ use super::{
 /// The whole topology of one platform.
 #[derive(Clone, Debug)]
 pub struct Topology {
-    /// Names under the platform's prefix.
+    /// Names under the platform's prefix, with the ladder's generation that is published to.
     pub names: Names,
     /// Business queues, in the order of the files.
     pub queues: Vec<BusinessQueue>,
     /// Fixed delays for producers with no SDK.
     pub fixed_delays: Vec<FixedDelay>,
+    /// What in the files may be a mistake, in the order of files and lines.
+    pub warnings: Vec<FileWarning>,
 }
 
 /// A business queue as its team describes it.
@@ -42,6 +44,12 @@ pub struct BusinessQueue {
     pub max_length: Option<u64>,
     /// `x-single-active-consumer`.
     pub single_active_consumer: bool,
+    /// How long a consumer may keep a delivery before the broker takes it back, where that is stated; a policy.
+    pub consumer_timeout: Option<Duration>,
+    /// The longest `timeoutMs` that its tasks carry, as far as its team knows.
+    pub max_timeout: Option<Duration>,
+    /// Whether it takes copies of other queues' tasks on purpose.
+    pub fan_out: bool,
 }
 
 /// A delay queue of one fixed TTL that ends in `task.exchange`.

@@ -7,10 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use tidegate_core::{
-    ladder::{self, Destination},
-    names::Names,
-};
+use tidegate_core::{ladder::Destination, names::Names};
 
 use super::model::{BusinessQueue, Topology};
 
@@ -21,7 +18,7 @@ const PLATFORM_DELIVERY_LIMIT: i64 = 100;
 const DEAD_DELIVERY_LIMIT: i64 = 1_000_000;
 
 /// All objects of a topology, in an order in which they can be declared.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Objects {
     /// Exchanges.
     pub exchanges: Vec<Exchange>,
@@ -135,12 +132,7 @@ pub struct ObjectName {
 impl Topology {
     /// Everything that must exist on the broker.
     pub fn objects(&self) -> Objects {
-        let mut out = Objects {
-            exchanges: Vec::new(),
-            queues: Vec::new(),
-            bindings: Vec::new(),
-            policies: Vec::new(),
-        };
+        let mut out = Objects::default();
         out.ends(&self.names);
         out.entries(&self.names);
         out.ladder(&self.names);
@@ -245,29 +237,6 @@ impl Objects {
         self.exchange(ingress, ExchangeKind::Fanout, Some(names.unrouted()));
     }
 
-    /// From the end upwards, so that each level finds the one below it.
-    fn ladder(&mut self, names: &Names) {
-        let ladder = ladder::objects(names);
-        for exchange in ladder.exchanges.into_iter().rev() {
-            // A key that isn't seven digits and a target matches no level; it must be seen, not lost.
-            self.exchange(exchange.name, ExchangeKind::Topic, Some(names.unrouted()));
-        }
-        for queue in ladder.queues.into_iter().rev() {
-            self.queues.push(Queue::delay(
-                &queue.name,
-                queue.ttl_ms as i64,
-                queue.dead_letter_exchange,
-            ));
-        }
-        for binding in ladder.bindings.into_iter().rev() {
-            self.bindings.push(Binding {
-                source: binding.source,
-                destination: binding.destination,
-                pattern: binding.pattern,
-            });
-        }
-    }
-
     fn business(&mut self, names: &Names, queue: &BusinessQueue) {
         let lane = queue.high_lane.map(|_| Names::high_lane(&queue.name));
         for name in std::iter::once(&queue.name).chain(&lane) {
@@ -285,7 +254,6 @@ impl Objects {
                     .insert("x-single-active-consumer", Value::Bool(true));
             }
             self.queues.push(declared);
-            self.bind(&names.ladder_due(), name, ladder::due_pattern_for_queue(name));
         }
         // A queue without a high lane takes high-priority tasks itself: every subscriber must be reached.
         let high = lane.as_ref().unwrap_or(&queue.name);
@@ -293,16 +261,12 @@ impl Objects {
             let pattern = pattern.as_str();
             self.bind(&names.exchange(), &queue.name, pattern.to_owned());
             self.bind(&names.exchange_high(), high, pattern.to_owned());
-            self.bind(
-                &names.ladder_due(),
-                &queue.name,
-                ladder::due_pattern_for_key(pattern),
-            );
-            self.bind(&names.ladder_due(), high, ladder::due_pattern_for_high(pattern));
         }
+        self.due(names, queue);
+        self.policies.extend(Policy::consumer_timeout(names, queue));
     }
 
-    fn exchange(&mut self, name: String, kind: ExchangeKind, alternate: Option<String>) {
+    pub(super) fn exchange(&mut self, name: String, kind: ExchangeKind, alternate: Option<String>) {
         self.exchanges.push(Exchange {
             name,
             kind,
@@ -310,7 +274,7 @@ impl Objects {
         });
     }
 
-    fn bind(&mut self, source: &str, queue: &str, pattern: String) {
+    pub(super) fn bind(&mut self, source: &str, queue: &str, pattern: String) {
         let destination = Destination::Queue(queue.to_owned());
         self.bindings.push(Binding {
             source: source.to_owned(),
@@ -333,7 +297,7 @@ impl Queue {
 
     /// A queue that holds each message for `ttl_ms` and hands it to `exchange` with its key unchanged. No
     /// `x-expires`: that would delete the queue with the messages in it.
-    fn delay(name: &str, ttl_ms: i64, exchange: String) -> Self {
+    pub(super) fn delay(name: &str, ttl_ms: i64, exchange: String) -> Self {
         let mut arguments = at_least_once(exchange);
         arguments.insert("x-message-ttl", Value::Int(ttl_ms));
         Self {

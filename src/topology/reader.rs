@@ -25,6 +25,22 @@ const MAX_LENGTH: u64 = 1_000_000_000;
 /// Longest `x-message-ttl` that the broker takes: ten years.
 const MAX_TTL: Duration = Duration::from_secs(315_360_000);
 
+/// Shortest consumer timeout: the broker looks once a minute.
+const MIN_CONSUMER_TIMEOUT: Duration = Duration::from_secs(60);
+/// Longest consumer timeout: twice the longest `timeoutMs`.
+const MAX_CONSUMER_TIMEOUT: Duration = Duration::from_secs(2 * 86_400);
+/// Longest `timeoutMs` of an envelope.
+const MAX_TIMEOUT: Duration = Duration::from_secs(86_400);
+/// Longest name of an owner, in bytes.
+const MAX_OWNER_BYTES: usize = 128;
+
+/// What a queue gets that doesn't say otherwise.
+pub(super) struct QueueDefaults {
+    pub(super) retry: RetryPolicy,
+    pub(super) delivery_limit: u32,
+    pub(super) consumer_timeout: Option<Duration>,
+}
+
 /// Reads the tables of one file.
 pub(super) struct Reader<'a> {
     pub(super) source: &'a Source,
@@ -37,14 +53,9 @@ impl Reader<'_> {
         self.errors.push(self.source.error(at.span().start, message));
     }
 
-    pub(super) fn queue(&mut self, entry: &QueueEntry, retry: &RetryPolicy, limit: u32) -> BusinessQueue {
+    pub(super) fn queue(&mut self, entry: &QueueEntry, defaults: &QueueDefaults) -> BusinessQueue {
         self.queue_name(entry);
-        if entry.owner.get_ref().trim().is_empty() {
-            self.error(
-                &entry.owner,
-                "owner is empty: name the team that answers for this queue",
-            );
-        }
+        self.owner(&entry.owner);
         for task_type in &entry.task_types {
             if let Err(e) = TaskType::parse(task_type.get_ref()) {
                 self.error(task_type, format!("{:?}: {e}", task_type.get_ref()));
@@ -58,16 +69,71 @@ impl Reader<'_> {
             1,
             MAX_DELIVERY_LIMIT.into(),
         );
+        let (consumer_timeout, max_timeout) = self.timeouts(entry, defaults);
         BusinessQueue {
             name: entry.name.get_ref().clone(),
             bind: self.patterns(&entry.bind),
             owner: entry.owner.get_ref().clone(),
             task_types: entry.task_types.iter().map(|t| t.get_ref().clone()).collect(),
-            retry: self.retry(entry.retry.as_ref(), retry),
+            retry: self.retry(entry.retry.as_ref(), &defaults.retry),
             high_lane: high_lane.and_then(|n| u8::try_from(n).ok()),
-            delivery_limit: own_limit.and_then(|n| u32::try_from(n).ok()).unwrap_or(limit),
+            delivery_limit: own_limit
+                .and_then(|n| u32::try_from(n).ok())
+                .unwrap_or(defaults.delivery_limit),
             max_length: self.whole("max_length", entry.max_length.as_ref(), 1, MAX_LENGTH),
             single_active_consumer: entry.single_active_consumer,
+            consumer_timeout,
+            max_timeout,
+            fan_out: entry.fan_out,
+        }
+    }
+
+    /// The consumer timeout and the longest `timeoutMs` of a queue, where they go together.
+    fn timeouts(
+        &mut self,
+        entry: &QueueEntry,
+        defaults: &QueueDefaults,
+    ) -> (Option<Duration>, Option<Duration>) {
+        let least = Duration::from_millis(1);
+        let longest = self.span("max_timeout", entry.max_timeout.as_ref(), least, MAX_TIMEOUT);
+        let own = self.consumer_timeout(entry.consumer_timeout.as_ref());
+        let limit = own.or(defaults.consumer_timeout);
+        if let (Some(limit), Some(longest)) = (limit, longest)
+            && limit < longest
+            && let Some(at) = entry.consumer_timeout.as_ref().or(entry.max_timeout.as_ref())
+        {
+            let (limit, longest) = (
+                humantime::format_duration(limit),
+                humantime::format_duration(longest),
+            );
+            let message = format!(
+                "consumer_timeout is {limit}, but tasks may run {longest} (max_timeout): the broker would take them \
+                 back while they run, so that they run twice at once; make consumer_timeout longer than {longest}"
+            );
+            self.error(at, message);
+        }
+        (limit, longest)
+    }
+
+    pub(super) fn consumer_timeout(&mut self, text: Option<&Spanned<String>>) -> Option<Duration> {
+        self.span(
+            "consumer_timeout",
+            text,
+            MIN_CONSUMER_TIMEOUT,
+            MAX_CONSUMER_TIMEOUT,
+        )
+    }
+
+    fn owner(&mut self, owner: &Spanned<String>) {
+        let text = owner.get_ref();
+        if text.trim().is_empty() {
+            self.error(owner, "owner is empty: name the team that answers for this queue");
+        } else if text.len() > MAX_OWNER_BYTES || text.chars().any(char::is_control) {
+            let message = format!(
+                "owner has {} bytes or a control character: write one line of at most {MAX_OWNER_BYTES} bytes",
+                text.len()
+            );
+            self.error(owner, message);
         }
     }
 
@@ -212,6 +278,31 @@ impl Reader<'_> {
                 None
             }
         }
+    }
+
+    /// A duration of whole milliseconds within limits.
+    fn span(
+        &mut self,
+        key: &str,
+        text: Option<&Spanned<String>>,
+        least: Duration,
+        most: Duration,
+    ) -> Option<Duration> {
+        let text = text?;
+        let duration = self.duration(Some(text))?;
+        if duration < least || duration > most || !duration.subsec_nanos().is_multiple_of(1_000_000) {
+            let (least, most) = (
+                humantime::format_duration(least),
+                humantime::format_duration(most),
+            );
+            let message = format!(
+                "{key} = {:?}: use whole milliseconds from {least} to {most}",
+                text.get_ref()
+            );
+            self.error(text, message);
+            return None;
+        }
+        Some(duration)
     }
 
     pub(super) fn whole(

@@ -5,25 +5,31 @@
 
 use std::collections::HashMap;
 
-use tidegate_core::{names::Names, policy::RetryPolicy};
+use tidegate_core::{
+    names::{LADDER_VERSIONS, Names},
+    policy::RetryPolicy,
+};
 
 use super::{
     errors::{FileError, TopologyErrors},
     files::{Defaults, PlatformFile, QueueEntry, Source},
     model::{FixedDelay, Topology},
-    reader::{MAX_DELIVERY_LIMIT, Reader},
+    overlap::{self, Bound},
+    reader::{MAX_DELIVERY_LIMIT, QueueDefaults, Reader},
 };
 
 /// Most business queues, high lanes included: each is a Raft group, and brokers suffer from many thousands.
 const MAX_QUEUES: usize = 5_000;
 /// `x-delivery-limit` where nobody says otherwise.
 const DELIVERY_LIMIT: u32 = 20;
+
 /// The topology that the files describe.
 pub(super) fn topology(sources: Vec<Source>) -> Result<Topology, TopologyErrors> {
     let mut errors = Vec::new();
     let platform = platform(&sources, &mut errors);
     let mut seen = Seen::default();
     let mut queues = Vec::new();
+    let mut bound = Vec::new();
     for source in sources.iter().filter(|s| !s.is_platform()) {
         for entry in source.team(&mut errors) {
             seen.queue(source, &entry, &mut errors);
@@ -33,8 +39,9 @@ pub(super) fn topology(sources: Vec<Source>) -> Result<Topology, TopologyErrors>
                     names: &platform.names,
                     errors: &mut errors,
                 }
-                .queue(&entry, &platform.retry, platform.delivery_limit),
+                .queue(&entry, &platform.queues),
             );
+            bound.push(Bound { source, entry });
         }
     }
     let total = queues.len() + queues.iter().filter(|q| q.high_lane.is_some()).count();
@@ -54,10 +61,12 @@ pub(super) fn topology(sources: Vec<Source>) -> Result<Topology, TopologyErrors>
         });
     }
     if errors.is_empty() {
+        let warnings = overlap::warnings(&queues, &bound);
         Ok(Topology {
             names: platform.names,
             queues,
             fixed_delays: platform.fixed_delays,
+            warnings,
         })
     } else {
         errors.sort();
@@ -68,16 +77,18 @@ pub(super) fn topology(sources: Vec<Source>) -> Result<Topology, TopologyErrors>
 /// What holds for all teams.
 struct Platform {
     names: Names,
-    retry: RetryPolicy,
-    delivery_limit: u32,
+    queues: QueueDefaults,
     fixed_delays: Vec<FixedDelay>,
 }
 
 fn platform(sources: &[Source], errors: &mut Vec<FileError>) -> Platform {
     let mut found = Platform {
         names: Names::default(),
-        retry: RetryPolicy::standard(),
-        delivery_limit: DELIVERY_LIMIT,
+        queues: QueueDefaults {
+            retry: RetryPolicy::standard(),
+            delivery_limit: DELIVERY_LIMIT,
+            consumer_timeout: None,
+        },
         fixed_delays: Vec::new(),
     };
     let Some(source) = sources.iter().find(|s| s.is_platform()) else {
@@ -85,12 +96,14 @@ fn platform(sources: &[Source], errors: &mut Vec<FileError>) -> Platform {
     };
     let PlatformFile {
         prefix,
+        ladder_version,
         defaults,
         fixed_delays,
     } = source.platform(errors);
     let Defaults {
         retry,
         delivery_limit,
+        consumer_timeout,
     } = defaults;
     if let Some(prefix) = prefix {
         match Names::new(prefix.get_ref()) {
@@ -98,19 +111,29 @@ fn platform(sources: &[Source], errors: &mut Vec<FileError>) -> Platform {
             Err(e) => errors.push(source.error(prefix.span().start, e.to_string())),
         }
     }
+    let names = found.names.clone();
     let mut reader = Reader {
         source,
-        names: &found.names,
+        names: &names,
         errors,
     };
-    found.retry = reader.retry(retry.as_ref(), &RetryPolicy::standard());
+    let (first, last) = (*LADDER_VERSIONS.start(), *LADDER_VERSIONS.end());
+    let version = reader.whole(
+        "ladder_version",
+        ladder_version.as_ref(),
+        first.into(),
+        last.into(),
+    );
+    found.names = names.for_ladder(version.and_then(|n| u8::try_from(n).ok()).unwrap_or(first));
+    found.queues.consumer_timeout = reader.consumer_timeout(consumer_timeout.as_ref());
+    found.queues.retry = reader.retry(retry.as_ref(), &RetryPolicy::standard());
     let limit = reader.whole(
         "delivery_limit",
         delivery_limit.as_ref(),
         1,
         MAX_DELIVERY_LIMIT.into(),
     );
-    found.delivery_limit = limit
+    found.queues.delivery_limit = limit
         .and_then(|n| u32::try_from(n).ok())
         .unwrap_or(DELIVERY_LIMIT);
     let mut lines = HashMap::new();

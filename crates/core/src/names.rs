@@ -1,19 +1,21 @@
 //! What each object on the broker is called, from one prefix.
 //!
-//! Queue arguments are forever, so a name whose arguments may change carries a version (`v1` of the ladder).
+//! Queue arguments are forever, so a name whose arguments may change carries a generation (`v1` of the ladder).
 
-use std::fmt;
+use std::{fmt, ops::RangeInclusive};
 
-/// The version in the ladder's names. It changes when any argument of a ladder object changes.
-pub const LADDER_VERSION: &str = "v1";
+/// Generations that a ladder can have. One digit, so that a name is as long in each.
+pub const LADDER_VERSIONS: RangeInclusive<u8> = 1..=9;
 
 /// Longest name or routing key that AMQP 0-9-1 can carry, in bytes.
 pub const MAX_SHORT_STRING: usize = 255;
 
-/// The names of all platform objects under one prefix (default `task`).
+/// The names of all platform objects under one prefix (default `task`) and with one generation of the ladder
+/// (default 1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Names {
     prefix: String,
+    ladder_version: u8,
 }
 
 /// Why a text can't be the prefix of the platform's names.
@@ -25,12 +27,13 @@ impl Default for Names {
     fn default() -> Self {
         Self {
             prefix: "task".to_owned(),
+            ladder_version: *LADDER_VERSIONS.start(),
         }
     }
 }
 
 impl Names {
-    /// Names under `prefix`: 1 to 32 of `a-z 0-9 - _`, starting with a letter.
+    /// Names under `prefix`: 1 to 32 of `a-z 0-9 - _`, starting with a letter. The ladder has generation 1.
     pub fn new(prefix: &str) -> Result<Self, InvalidPrefix> {
         let valid = (1..=32).contains(&prefix.len())
             && prefix.starts_with(|c: char| c.is_ascii_lowercase())
@@ -40,10 +43,26 @@ impl Names {
         if valid {
             Ok(Self {
                 prefix: prefix.to_owned(),
+                ..Self::default()
             })
         } else {
             Err(InvalidPrefix(prefix.to_owned()))
         }
+    }
+
+    /// The same names with the ladder's generation `version`, one of [`LADDER_VERSIONS`]: the one to publish to, or an
+    /// older one whose delays are still pending.
+    #[must_use]
+    pub fn for_ladder(&self, version: u8) -> Self {
+        Self {
+            prefix: self.prefix.clone(),
+            ladder_version: version,
+        }
+    }
+
+    /// The ladder's generation.
+    pub fn ladder_version(&self) -> u8 {
+        self.ladder_version
     }
 
     /// The prefix itself.
@@ -88,17 +107,17 @@ impl Names {
 
     /// Entry exchange of a ladder level.
     pub fn ladder_exchange(&self, level: u8) -> String {
-        self.with(format_args!("delay.{LADDER_VERSION}.{level}"))
+        self.ladder(level)
     }
 
     /// Delay queue of a ladder level and digit (1 to 15, written in hexadecimal).
     pub fn ladder_queue(&self, level: u8, digit: u8) -> String {
-        self.with(format_args!("delay.{LADDER_VERSION}.{level}.{digit:x}"))
+        self.ladder(format_args!("{level}.{digit:x}"))
     }
 
     /// The end of the ladder.
     pub fn ladder_due(&self) -> String {
-        self.with(format_args!("delay.{LADDER_VERSION}.due"))
+        self.ladder("due")
     }
 
     /// Exchange and queue of a fixed delay, e.g. `task.delay.30m`.
@@ -106,9 +125,18 @@ impl Names {
         self.with(format_args!("delay.{name}"))
     }
 
+    /// The policy that holds a business queue's consumer timeout.
+    pub fn consumer_timeout(&self, queue: &str) -> String {
+        self.with(format_args!("consumer-timeout.{queue}"))
+    }
+
     /// The high lane of a business queue.
     pub fn high_lane(queue: &str) -> String {
         format!("{queue}.high")
+    }
+
+    fn ladder(&self, rest: impl fmt::Display) -> String {
+        self.with(format_args!("delay.v{}.{rest}", self.ladder_version))
     }
 
     fn with(&self, rest: impl fmt::Display) -> String {
@@ -131,6 +159,18 @@ mod tests {
         assert_eq!(names.fixed_delay("30m"), "task.delay.30m");
         assert_eq!(Names::queue_of(&names.dead()), "task.dead.queue");
         assert_eq!(Names::high_lane("order.close.queue"), "order.close.queue.high");
+    }
+
+    #[test]
+    fn a_generation_is_in_the_ladders_names_and_in_no_other() {
+        let (first, second) = (Names::default(), Names::default().for_ladder(2));
+        assert_eq!((first.ladder_version(), second.ladder_version()), (1, 2));
+        assert_eq!(second.ladder_exchange(6), "task.delay.v2.6");
+        assert_eq!(second.ladder_queue(3, 10), "task.delay.v2.3.a");
+        assert_eq!(second.ladder_due(), "task.delay.v2.due");
+        assert_eq!(second.fixed_delay("30m"), first.fixed_delay("30m"));
+        assert_eq!(second.dead(), first.dead());
+        assert_eq!(second.for_ladder(1), first);
     }
 
     #[test]

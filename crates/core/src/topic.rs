@@ -78,6 +78,54 @@ impl Pattern {
         reached[key.len()]
     }
 
+    /// A key that both patterns match, if there is one: words that either side leaves open are `x`.
+    ///
+    /// Exact for patterns without empty words. With them the answer may be `""` for a key of one empty word, which no
+    /// text can be; and two long literals may need more than the 255 bytes of a key.
+    pub fn common_key(&self, other: &Self) -> Option<String> {
+        let (a, b): (Vec<&str>, Vec<&str>) = (words(&self.0).collect(), words(&other.0).collect());
+        // What is left of both sides decides, so it is filled from the end: the last word of a common key of
+        // `a[i..]` and `b[j..]`, and which rest it leaves.
+        let mut step: Vec<Vec<Option<Step<'_>>>> = vec![vec![None; b.len() + 1]; a.len() + 1];
+        for i in (0..=a.len()).rev() {
+            for j in (0..=b.len()).rev() {
+                let goes = |i: usize, j: usize| i <= a.len() && j <= b.len() && step[i][j].is_some();
+                step[i][j] = match (a.get(i).copied(), b.get(j).copied()) {
+                    (None, None) => Some(Step::End),
+                    (Some("#"), _) if goes(i + 1, j) => Some(Step::To(None, i + 1, j)),
+                    (_, Some("#")) if goes(i, j + 1) => Some(Step::To(None, i, j + 1)),
+                    (Some("#"), Some(word)) if goes(i, j + 1) => Some(Step::To(Some(word), i, j + 1)),
+                    (Some(word), Some("#")) if goes(i + 1, j) => Some(Step::To(Some(word), i + 1, j)),
+                    (Some("#"), _) | (_, Some("#")) | (None, _) | (_, None) => None,
+                    (Some(one), Some(two)) => {
+                        let word = match (one, two) {
+                            ("*", word) | (word, "*") => Some(word),
+                            (one, two) => (one == two).then_some(one),
+                        };
+                        word.filter(|_| goes(i + 1, j + 1))
+                            .map(|word| Step::To(Some(word), i + 1, j + 1))
+                    }
+                };
+            }
+        }
+        let (mut key, mut at) = (Vec::new(), step[0][0]?);
+        while let Step::To(word, i, j) = at {
+            key.extend(word.map(|word| if word == "*" { "x" } else { word }));
+            at = step[i][j]?;
+        }
+        Some(key.join("."))
+    }
+
+    /// Whether one key can match both patterns. "No" is certain; "yes" is [`common_key`](Self::common_key)'s.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        self.common_key(other).is_some()
+    }
+
+    /// Its words.
+    pub fn words(&self) -> impl Iterator<Item = &str> {
+        words(&self.0)
+    }
+
     /// Whether it has no wildcard, so that it matches exactly one key.
     pub fn is_literal(&self) -> bool {
         words(&self.0).all(|word| word != "*" && word != "#")
@@ -87,6 +135,15 @@ impl Pattern {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+/// How a common key of two patterns goes on.
+#[derive(Clone, Copy)]
+enum Step<'a> {
+    /// Both are at their ends.
+    End,
+    /// With this word, if any, and then from these places of the two.
+    To(Option<&'a str>, usize, usize),
 }
 
 impl fmt::Display for Pattern {

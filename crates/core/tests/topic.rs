@@ -90,6 +90,50 @@ fn literal_means_no_wildcard_word() {
     }
 }
 
+/// Two patterns, and whether one key can match both.
+#[test]
+fn overlaps() {
+    let table = [
+        ("a.b", "a.b", true),
+        ("a.b", "a.c", false),
+        ("a.b", "a.b.c", false),
+        ("a.*", "a.b", true),
+        ("a.*", "*.b", true),
+        ("*", "*", true),
+        ("*", "*.*", false),
+        ("*", "#", true),
+        ("#", "#", true),
+        ("", "#", true),
+        ("", "*", false),
+        ("", "a", false),
+        ("a.#", "a", true),
+        ("a.#", "b.#", false),
+        ("a.#", "#.b", true),
+        ("a.#", "#.a", true),
+        ("a.*.#", "#.b", true),
+        ("a.#.c", "a.b.*", true),
+        ("a.#.c", "*.b.*.d", false),
+        ("#.b.#", "a.c", false),
+        ("#.b.#", "#.c.#", true),
+        ("#.b.#", "*.*", true),
+        ("order.close.#", "order.*", true),
+        ("order.close.#", "order.closed", false),
+        ("order.close.#", "order.close.timeout", true),
+        ("a*", "ab", false),
+        ("a*", "a*", true),
+        ("a..b", "a.*.b", true),
+    ];
+    for (one, two, expected) in table {
+        let (a, b) = (Pattern::parse(one).unwrap(), Pattern::parse(two).unwrap());
+        for (a, b) in [(&a, &b), (&b, &a)] {
+            assert_eq!(a.overlaps(b), expected, "{a} and {b}");
+            if let Some(key) = a.common_key(b) {
+                assert!(a.matches(&key) && b.matches(&key), "{a} and {b} by {key:?}");
+            }
+        }
+    }
+}
+
 fn naive(pattern: &[String], key: &[String]) -> bool {
     match pattern.split_first() {
         None => key.is_empty(),
@@ -117,5 +161,31 @@ proptest! {
         let parsed = Pattern::parse(&pattern).unwrap();
         prop_assert!(parsed.is_literal());
         prop_assert_eq!(parsed.matches(&key), pattern == key);
+    }
+
+    /// "No" is never wrong, empty words or not.
+    #[test]
+    fn patterns_that_do_not_overlap_share_no_key(
+        one in "(a|b|\\*|#|)(\\.(a|b|\\*|#|)){0,4}",
+        two in "(a|b|\\*|#|)(\\.(a|b|\\*|#|)){0,4}",
+        key in "(a|b|)(\\.(a|b|)){0,5}",
+    ) {
+        if let (Ok(one), Ok(two)) = (Pattern::parse(&one), Pattern::parse(&two)) {
+            prop_assert_eq!(one.overlaps(&two), two.overlaps(&one));
+            prop_assert!(one.overlaps(&two) || !(one.matches(&key) && two.matches(&key)), "{one} and {two} by {key:?}");
+        }
+    }
+
+    /// "Yes" comes with a key that proves it.
+    #[test]
+    fn a_common_key_matches_both(
+        one in "(a|b|\\*|#)(\\.(a|b|\\*|#)){0,4}",
+        two in "(a|b|\\*|#)(\\.(a|b|\\*|#)){0,4}",
+    ) {
+        if let (Ok(one), Ok(two)) = (Pattern::parse(&one), Pattern::parse(&two))
+            && let Some(key) = one.common_key(&two)
+        {
+            prop_assert!(one.matches(&key) && two.matches(&key), "{one} and {two} by {key:?}");
+        }
     }
 }

@@ -2,5 +2,9 @@
 
 mod conflict;
 mod files;
+mod generations;
+mod lengths;
 mod objects;
+mod overlap;
 mod routing;
+mod timeouts;

@@ -1,7 +1,7 @@
 //! The ladder's exchanges, queues and bindings as data, for whoever declares or draws them.
 //!
-//! Queue arguments are forever: a change to any TTL or target here needs a new
-//! [`LADDER_VERSION`](crate::names::LADDER_VERSION).
+//! Queue arguments are forever: a change to any TTL or target here needs a new generation, one of
+//! [`LADDER_VERSIONS`](crate::names::LADDER_VERSIONS), in the names.
 
 use super::{HIGH, KEY, LEVELS, RADIX, TO, UNIT_MS};
 use crate::names::Names;

@@ -1,15 +1,16 @@
-//! `tidegate topology`: what must exist on the broker.
+//! `tidegate topology apply`: declares what is missing.
 //!
-//! May import: `topology`, `services`.
-
-use std::path::PathBuf;
+//! May import: `broker`, `topology`, `services`. Dies at any line: what is declared stays, and the next run goes on.
 
 use serde_json::{Value, json};
 
 use super::{
-    failure::{Detail, Exit, Failure},
-    output::Output,
-    services,
+    super::{
+        failure::{Detail, Exit, Failure},
+        output::Output,
+        services,
+    },
+    Files,
 };
 use crate::{
     broker::{
@@ -19,29 +20,17 @@ use crate::{
     config::Config,
 };
 
-/// Commands of `topology`.
-#[derive(Debug, clap::Subcommand)]
-pub(super) enum Topology {
-    /// Declare what the topology files describe. What is there already stays; what differs is reported (exit code 5)
-    Apply {
-        /// Directory of the topology files [default: topology]
-        #[arg(long)]
-        dir: Option<PathBuf>,
-    },
+/// Arguments of `topology apply`.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Apply {
+    #[command(flatten)]
+    pub(super) files: Files,
 }
 
-impl Topology {
-    /// The settings that its own flags stand for.
-    pub(super) fn settings(&self) -> Vec<(String, String)> {
-        let Self::Apply { dir } = self;
-        dir.iter()
-            .map(|dir| ("topology.dir".to_owned(), dir.display().to_string()))
-            .collect()
-    }
-
+impl Apply {
     /// Runs the command.
     pub(super) async fn run(self, config: &Config, output: Output) -> Result<(), Failure> {
-        let topology = services::topology(&config.topology.dir)?;
+        let topology = Files::load(config, output)?;
         let settings = services::broker(config, "tidegate topology")?;
         let connection = connection::connect(&settings, "publish")
             .await

@@ -1,0 +1,57 @@
+//! `tidegate topology`: what must exist on the broker. A file for each verb.
+//!
+//! May import: `topology`, `services`.
+
+mod apply;
+
+use std::path::PathBuf;
+
+use super::{failure::Failure, output::Output, services};
+use crate::{config::Config, topology};
+
+/// Commands of `topology`.
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum Topology {
+    /// Declare what the topology files describe. What is there already stays; what differs is reported (exit code 5)
+    Apply(apply::Apply),
+}
+
+/// Where the topology files are.
+#[derive(Debug, clap::Args)]
+struct Files {
+    /// Directory of the topology files [default: topology]
+    #[arg(long)]
+    dir: Option<PathBuf>,
+}
+
+impl Files {
+    /// The topology that they describe; what may be a mistake in them goes to stderr.
+    fn load(config: &Config, output: Output) -> Result<std::sync::Arc<topology::Topology>, Failure> {
+        let topology = services::topology(&config.topology.dir)?;
+        for warning in &topology.warnings {
+            output.message(&format!("warning: {warning}"));
+        }
+        Ok(topology)
+    }
+}
+
+impl Topology {
+    /// The settings that its own flags stand for.
+    pub(super) fn settings(&self) -> Vec<(String, String)> {
+        let files = match self {
+            Self::Apply(apply) => &apply.files,
+        };
+        files
+            .dir
+            .iter()
+            .map(|dir| ("topology.dir".to_owned(), dir.display().to_string()))
+            .collect()
+    }
+
+    /// Runs the command.
+    pub(super) async fn run(self, config: &Config, output: Output) -> Result<(), Failure> {
+        match self {
+            Self::Apply(apply) => apply.run(config, output).await,
+        }
+    }
+}
