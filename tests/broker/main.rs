@@ -6,3 +6,4 @@
 mod declare;
 mod management;
 mod publisher;
+mod verify;

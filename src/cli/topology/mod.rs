@@ -3,6 +3,7 @@
 //! May import: `topology`, `services`.
 
 mod apply;
+mod verify;
 
 use std::path::PathBuf;
 
@@ -14,6 +15,8 @@ use crate::{config::Config, topology};
 pub(super) enum Topology {
     /// Declare what the topology files describe. What is there already stays; what differs is reported (exit code 5)
     Apply(apply::Apply),
+    /// Send marked messages through every route, in a copy of the virtual host, and see them come out
+    Verify(verify::Verify),
 }
 
 /// Where the topology files are.
@@ -40,6 +43,7 @@ impl Topology {
     pub(super) fn settings(&self) -> Vec<(String, String)> {
         let files = match self {
             Self::Apply(apply) => &apply.files,
+            Self::Verify(verify) => &verify.files,
         };
         files
             .dir
@@ -52,6 +56,7 @@ impl Topology {
     pub(super) async fn run(self, config: &Config, output: Output) -> Result<(), Failure> {
         match self {
             Self::Apply(apply) => apply.run(config, output).await,
+            Self::Verify(verify) => verify.run(config, output).await,
         }
     }
 }

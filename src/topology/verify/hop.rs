@@ -212,7 +212,7 @@ pub(super) fn in_force<'a>(
     let own = queue.policy.as_deref();
     live.policies
         .iter()
-        .filter(move |policy| policy.operator || own.is_none() || own == Some(policy.name.as_str()))
+        .filter(move |policy| policy.operator || own == Some(policy.name.as_str()))
 }
 
 fn plain(value: &Value) -> String {

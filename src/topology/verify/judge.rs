@@ -173,24 +173,9 @@ fn blame<'p>(probe: &'p Probe, live: &Live, sent: &Sent, came: &[&Arrival]) -> (
         return found;
     }
     let hop = reached(probe, came);
-    let why = match (
-        came.iter().find(|arrival| !is_right(probe, arrival)),
-        &sent.refused,
-    ) {
-        (Some(arrival), _) => {
-            let mut why = format!("it came out of {} instead", arrival.queue);
-            if arrival.queue == probe.end {
-                "it came out another way".clone_into(&mut why);
-            }
-            let died = arrival
-                .deaths
-                .iter()
-                .find(|d| !matches!(d.reason.as_str(), "rejected" | "expired"));
-            if let Some(died) = died {
-                why = format!("{why}: {} let it go ({})", died.queue, died.reason);
-            }
-            why
-        }
+    let wrong = came.iter().find(|arrival| !is_right(probe, arrival));
+    let why = match (wrong, &sent.refused) {
+        (Some(arrival), _) => way(probe, arrival),
         (None, Some(refused)) => format!("it was not taken: {refused}"),
         (None, None) => "it did not come out".to_owned(),
     };
@@ -204,8 +189,35 @@ fn blame<'p>(probe: &'p Probe, live: &Live, sent: &Sent, came: &[&Arrival]) -> (
     (hop, Fault { why, next })
 }
 
-/// The hop that comes after the last one of which there is a trace.
+/// Where a probe went instead.
+fn way(probe: &Probe, arrival: &Arrival) -> String {
+    let mut why = format!("it came out of {} instead", arrival.queue);
+    if arrival.queue == probe.end {
+        "it came out another way".clone_into(&mut why);
+    }
+    if !arrival.deaths.is_empty() {
+        let stays = arrival
+            .deaths
+            .iter()
+            .map(|d| format!("{} ({})", d.queue, d.reason));
+        why = format!("{why}, by {}", stays.collect::<Vec<_>>().join(", "));
+    }
+    why
+}
+
+/// The hop that went wrong: out of a queue as it should not, or the one after the last of which there is a trace.
 fn reached<'p>(probe: &'p Probe, came: &[&Arrival]) -> &'p Hop {
+    let dropped = |queue: &String| {
+        let mut deaths = came.iter().flat_map(|a| &a.deaths);
+        deaths.any(|d| d.queue == *queue && !matches!(d.reason.as_str(), "rejected" | "expired"))
+    };
+    let wrong = probe.path.iter().find(|hop| match hop {
+        Hop::Rejected { queue, .. } | Hop::Expires { queue, .. } => dropped(queue),
+        _ => false,
+    });
+    if let Some(wrong) = wrong {
+        return wrong;
+    }
     let died_in = |queue: &String| came.iter().any(|a| a.deaths.iter().any(|d| d.queue == *queue));
     let trace = probe.path.iter().rposition(|hop| match hop {
         Hop::Rejected { queue, .. } | Hop::Expires { queue, .. } => died_in(queue),
