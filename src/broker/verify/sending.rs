@@ -222,7 +222,7 @@ pub(super) fn outcome(outcome: PublishOutcome) -> Result<(), String> {
     }
 }
 
-/// `x-death` holds the last death first, and each queue and reason once.
+/// `x-death` holds each queue and reason once.
 fn deaths(properties: &BasicProperties) -> Vec<Death> {
     let headers = properties.headers().as_ref().map(FieldTable::inner);
     let Some(AMQPValue::FieldArray(all)) = headers.and_then(|headers| headers.get("x-death")) else {
@@ -241,5 +241,5 @@ fn deaths(properties: &BasicProperties) -> Vec<Death> {
             reason: field("reason"),
         })
     };
-    all.as_slice().iter().rev().filter_map(of).collect()
+    all.as_slice().iter().filter_map(of).collect()
 }
