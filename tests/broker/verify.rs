@@ -201,9 +201,12 @@ async fn a_topology_as_applied_delivers_and_no_handler_sees_a_probe() {
     worker.await.unwrap();
     // The worker did work; but it and the dead letters know nothing of probes.
     assert_eq!(*seen.lock().unwrap(), ["real"]);
-    let queues = bench.vhost.management().queues().await;
-    assert_eq!(queues.len(), bench.topology.objects().queues.len());
-    assert!(queues.iter().all(|queue| queue.messages == 0), "{queues:?}");
+    eventually(PATIENCE, "every queue to be empty", async || {
+        let queues = bench.vhost.management().queues().await;
+        queues.len() == bench.topology.objects().queues.len()
+            && queues.iter().all(|queue| queue.messages == 0)
+    })
+    .await;
     let all = bench
         .vhost
         .management()

@@ -7,3 +7,4 @@ mod run;
 mod secrets;
 mod serve;
 mod services;
+mod verify;

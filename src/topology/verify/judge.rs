@@ -115,7 +115,6 @@ impl Report {
 /// Whether `arrival` is what `probe` was sent for.
 fn is_right(probe: &Probe, arrival: &Arrival) -> bool {
     let came = arrival.queue == probe.end && arrival.key == probe.end_key;
-    let delays = probe.delays();
     let died = |reason: &str| arrival.deaths.iter().all(|d| d.reason == reason);
     let queues: BTreeSet<&str> = arrival.deaths.iter().map(|d| d.queue.as_str()).collect();
     came && match &probe.reject_in {

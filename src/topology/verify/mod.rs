@@ -142,3 +142,6 @@ impl Plan {
         self.batches.iter().map(|batch| batch.probes.len()).sum()
     }
 }
+
+#[cfg(test)]
+mod tests;
