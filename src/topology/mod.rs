@@ -21,6 +21,7 @@ pub mod plan;
 mod policies;
 mod reader;
 mod resolve;
+pub mod verify;
 
 pub use conflict::{Conflict, Setting};
 pub use errors::{FileError, FileWarning, Place, TopologyErrors};

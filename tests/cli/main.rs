@@ -9,3 +9,4 @@ mod secrets;
 mod serve;
 mod services;
 mod topology;
+mod verify;

@@ -4,9 +4,10 @@
 
 mod apply;
 mod export;
+mod migrate;
 mod perform;
 mod plan;
-mod migrate;
+mod verify;
 
 use std::path::PathBuf;
 
@@ -24,6 +25,8 @@ pub(super) enum Topology {
     Export(export::Export),
     /// Give a queue other arguments under the same name, or take down what an older ladder left, while everything runs
     Migrate(migrate::Migrate),
+    /// Send marked messages through every route, in a copy of the virtual host, and see them come out
+    Verify(verify::Verify),
 }
 
 /// Where the topology files are.
@@ -53,6 +56,7 @@ impl Topology {
             Self::Apply(apply) => &apply.files,
             Self::Export(export) => &export.files,
             Self::Migrate(migrate) => &migrate.files,
+            Self::Verify(verify) => &verify.files,
         };
         files
             .dir
@@ -68,6 +72,7 @@ impl Topology {
             Self::Apply(apply) => apply.run(config, output).await,
             Self::Export(export) => export.run(config, output),
             Self::Migrate(migrate) => migrate.run(config, output).await,
+            Self::Verify(verify) => verify.run(config, output).await,
         }
     }
 }
