@@ -39,7 +39,7 @@ pub const MAX_QUEUE_BYTES: usize = tidegate_core::names::MAX_SHORT_STRING - SUFF
 pub fn under_way(live: &Live) -> Vec<&str> {
     let exchanges = live.exchanges.iter().map(|exchange| exchange.name.as_str());
     let queues = live.queues.iter().map(|queue| queue.name.as_str());
-    let mut names: Vec<&str> = exchanges.chain(queues).filter_map(queue_of).collect();
+    let mut names: Vec<&str> = exchanges.chain(queues).filter_map(migrating_queue).collect();
     names.sort_unstable();
     names.dedup();
     names
@@ -51,7 +51,7 @@ pub fn is_shelter(queue: &str) -> bool {
 }
 
 /// The queue that a temporary object belongs to.
-fn queue_of(name: &str) -> Option<&str> {
+pub fn migrating_queue(name: &str) -> Option<&str> {
     [".in", ".next", ".back", ".lock", ""]
         .iter()
         .find_map(|end| name.strip_suffix(end)?.strip_suffix(SUFFIX))

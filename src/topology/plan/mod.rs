@@ -30,11 +30,11 @@ pub use text::{Line, Mark, shown};
 use self::{
     compare::{Under, as_live},
     force::{CONSUMER_TIMEOUT_BY_POLICY, Policies},
-    scope::migration_of,
 };
 use super::{
     ObjectKind, ObjectName, Objects,
     live::{Live, LiveBinding, LiveExchange, LiveQueue, Unread, Version},
+    migration::migrating_queue,
 };
 
 /// What has to change on the broker, `live`, for it to be as `wanted`.
@@ -58,7 +58,7 @@ pub fn plan(wanted: &Objects, live: &Live, scope: &Scope) -> Plan {
     };
     let migrations = migrations(wanted, live);
     let moving = |name: &str| {
-        migrations.contains_key(name) || migration_of(name).is_some_and(|q| migrations.contains_key(q))
+        migrations.contains_key(name) || migrating_queue(name).is_some_and(|q| migrations.contains_key(q))
     };
 
     let mut plan = Plan {
@@ -218,7 +218,7 @@ fn migrations(wanted: &Objects, live: &Live) -> BTreeMap<String, Vec<ObjectName>
     let exchanges = live.exchanges.iter().map(|e| (ObjectKind::Exchange, &e.name));
     let mut found: BTreeMap<String, Vec<ObjectName>> = BTreeMap::new();
     for (kind, name) in queues.chain(exchanges) {
-        if let Some(queue) = migration_of(name).filter(|queue| known.contains(queue)) {
+        if let Some(queue) = migrating_queue(name).filter(|queue| known.contains(queue)) {
             let leftovers = found.entry(queue.to_owned()).or_default();
             leftovers.push(ObjectName::new(kind, name));
         }

@@ -109,14 +109,6 @@ fn fits(pattern: &str, name: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// The queue that an object of a migration belongs to.
-pub(super) fn migration_of(name: &str) -> Option<&str> {
-    [".migrating", ".migrating.in", ".migrating.next"]
-        .iter()
-        .find_map(|suffix| name.strip_suffix(suffix))
-        .filter(|queue| !queue.is_empty())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,9 +144,5 @@ mod tests {
         ] {
             assert_eq!(scope.generation_of(name), version, "{name}");
         }
-        assert_eq!(migration_of("a.queue.migrating"), Some("a.queue"));
-        assert_eq!(migration_of("a.queue.migrating.in"), Some("a.queue"));
-        assert_eq!(migration_of("a.queue.migrating.next"), Some("a.queue"));
-        assert_eq!(migration_of("a.queue"), None);
     }
 }

@@ -8,6 +8,5 @@ mod lengths;
 mod objects;
 mod overlap;
 mod plan;
-mod plan;
 mod routing;
 mod timeouts;
