@@ -13,12 +13,15 @@ pub mod export;
 mod files;
 mod ladder;
 pub mod live;
+pub mod migration;
 mod model;
 mod objects;
 mod overlap;
+pub mod plan;
 mod policies;
 mod reader;
 mod resolve;
+pub mod verify;
 
 pub use conflict::{Conflict, Setting};
 pub use errors::{FileError, FileWarning, Place, TopologyErrors};

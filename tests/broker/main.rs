@@ -8,3 +8,4 @@ mod export;
 mod management;
 mod permissions;
 mod publisher;
+mod verify;

@@ -214,7 +214,7 @@ async fn the_router_serves_plain_workers_with_the_rights_of_serve() {
     let router = Router::new(link, cast.publisher(&Role::Serve), Limits::standard(), None);
     let running = tokio::spawn({
         let (health, stop) = (health.clone(), stop.clone());
-        async move { router.run(health, stop).await }
+        async move { Box::pin(router.run(health, stop)).await }
     });
     let service = cast.connect(&Role::Service).await;
     let channel = service.create_channel().await.unwrap();

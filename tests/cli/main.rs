@@ -8,3 +8,5 @@ mod run;
 mod secrets;
 mod serve;
 mod services;
+mod topology;
+mod verify;

@@ -7,5 +7,6 @@ mod generations;
 mod lengths;
 mod objects;
 mod overlap;
+mod plan;
 mod routing;
 mod timeouts;
