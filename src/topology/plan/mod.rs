@@ -201,11 +201,11 @@ fn after(wanted: &Objects, live: &Live, scope: &Scope, policies_known: bool) -> 
             pattern: b.pattern.clone(),
             arguments: BTreeMap::new(),
         }));
+    // One of the platform's own that is wanted no more is an extra, and what it does is no further difference.
+    after
+        .policies
+        .retain(|p| p.operator || scope.own(&p.name).is_none() || scope.ignores(&p.name));
     if policies_known {
-        let own: HashSet<&str> = wanted.policies.iter().map(|p| p.name.as_str()).collect();
-        after
-            .policies
-            .retain(|p| p.operator || !own.contains(p.name.as_str()));
         after.policies.extend(wanted.policies.iter().map(as_live));
     }
     after
