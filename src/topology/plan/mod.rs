@@ -34,7 +34,7 @@ use self::{
 };
 use super::{
     ObjectKind, ObjectName, Objects,
-    live::{Live, LiveBinding, LiveExchange, LiveQueue, Unread, Version},
+    live::{Live, LiveBinding, LiveExchange, LivePolicy, LiveQueue, Unread, Version},
 };
 
 /// What has to change on the broker, `live`, for it to be as `wanted`.
@@ -293,12 +293,10 @@ fn own_policies(wanted: &Objects, live: &Live, plan: &mut Plan) {
     if live.unread.iter().any(|unread| unread.what == "policies") {
         return;
     }
+    let users = live.policies.iter().filter(|p| !p.operator);
+    let there: HashMap<&str, &LivePolicy> = users.map(|p| (p.name.as_str(), p)).collect();
     for policy in &wanted.policies {
-        let there = live
-            .policies
-            .iter()
-            .find(|p| !p.operator && p.name == policy.name);
-        let Some(there) = there else {
+        let Some(there) = there.get(policy.name.as_str()) else {
             plan.changes.push(Change::Add(Wanted::Policy(policy.clone())));
             continue;
         };

@@ -7,6 +7,5 @@ mod lengths;
 mod objects;
 mod overlap;
 mod plan;
-mod plan;
 mod routing;
 mod timeouts;
