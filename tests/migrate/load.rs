@@ -19,24 +19,7 @@ use tidegate_testkit::{eventually, report};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::platform::{PATIENCE, Platform, Taken, task};
-
-const QUEUE: &str = "order.close.queue";
-
-const FILES: &[(&str, &str)] = &[
-    ("platform.toml", "prefix = \"task\""),
-    (
-        "order.toml",
-        r#"
-[[queue]]
-name = "order.close.queue"
-bind = ["order.close.#"]
-owner = "test"
-task_types = ["order.close.timeout"]
-retry = { max_retries = 3, initial = "100ms", multiplier = 2.0, max = "1s", jitter = 0.0 }
-"#,
-    ),
-];
+use crate::platform::{FILES, PATIENCE, Platform, QUEUE, Taken, task};
 
 /// How much.
 struct Load {
