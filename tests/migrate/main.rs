@@ -7,5 +7,6 @@ mod every_step;
 mod ladder;
 mod load;
 mod no_consumers;
+mod origin;
 mod platform;
 mod retreat;

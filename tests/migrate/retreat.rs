@@ -63,8 +63,20 @@ async fn a_consumer_that_holds_a_task_gets_everything_put_back() {
     tasks.send(task(&body("slow")), Duration::ZERO).await.unwrap();
     held.notified().await;
 
+    // Told to stop, it does so where it can be taken up again.
+    let mut program = platform.migrate(&[QUEUE]);
+    program.printed(PATIENCE, "waiting for 1 consumers").await;
+    program.terminate();
+    let status = program.wait(PATIENCE).await;
+    assert_eq!(status.code(), Some(1), "{}", program.output());
+    assert!(
+        program.output().contains("run the same command again"),
+        "{}",
+        program.output()
+    );
+
     let mut program = platform.migrate(&[QUEUE, "--patience", "5s"]);
-    program.printed(PATIENCE, "pulled the lever").await;
+    program.printed(PATIENCE, "waiting for 1 consumers").await;
     tasks
         .send(task(&body("meanwhile")), Duration::ZERO)
         .await

@@ -4,6 +4,7 @@ mod conflict;
 mod files;
 mod generations;
 mod lengths;
+mod migration;
 mod objects;
 mod overlap;
 mod routing;
