@@ -135,6 +135,12 @@ impl Management {
         self.send(self.request(Method::PUT, &path).json(&granted)).await;
     }
 
+    /// Sets a policy, given as the API takes it.
+    pub async fn put_policy(&self, name: &str, policy: &Value) {
+        let path = format!("/api/policies/{}/{}", self.vhost, encode(name));
+        self.send(self.request(Method::PUT, &path).json(policy)).await;
+    }
+
     /// Removes a user.
     pub async fn remove_user(&self, name: &str) {
         self.send(self.request(Method::DELETE, &format!("/api/users/{name}")))
