@@ -23,6 +23,7 @@ use lapin::Connection;
 use self::amqp::{Lane, Outcome};
 use crate::topology::{Conflict, Object, ObjectName, Objects};
 
+pub(super) use amqp::{exchange_declare, queue_declare};
 pub use report::{Applied, Cause, DeclareError, Failure, Progress, Report, Skipped};
 
 /// Channels that work at once.

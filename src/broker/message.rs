@@ -1,6 +1,6 @@
 //! What travels beside the body: AMQP properties and headers, read without trust and written anew.
 //!
-//! May import: `core`, lapin. Headers come from strangers: a value of an unexpected type, non-UTF-8 text or an
+//! May import: `core`, the topology's names, lapin. Headers come from strangers: a value of an unexpected type, non-UTF-8 text or an
 //! absurd number is treated as absent.
 
 use chrono::{DateTime, SecondsFormat, Utc};
@@ -9,6 +9,8 @@ use lapin::{
     types::{AMQPValue, FieldTable, ShortString},
 };
 use tidegate_core::headers;
+
+use crate::topology::migration::is_shelter;
 
 /// Most bytes of header text that are carried from one publish to the next; beyond it the largest foreign headers
 /// are left behind, because a header frame over the connection's `frame_max` (128 KiB) kills the connection.
@@ -100,13 +102,18 @@ pub fn last_death(properties: &BasicProperties) -> Option<Death> {
     let AMQPValue::FieldArray(deaths) = properties.headers().as_ref()?.inner().get("x-death")? else {
         return None;
     };
-    let AMQPValue::FieldTable(newest) = deaths.as_slice().first()? else {
-        return None;
-    };
     let string = |value: &AMQPValue| match value {
         AMQPValue::LongString(text) => Some(text.to_string()),
         _ => None,
     };
+    // A message that waited while its queue was migrated was rejected there on purpose: no death that anybody meant.
+    let newest = deaths.as_slice().iter().find_map(|death| match death {
+        AMQPValue::FieldTable(death) => {
+            let queue = string(death.inner().get("queue")?)?;
+            (!is_shelter(&queue)).then_some(death)
+        }
+        _ => None,
+    })?;
     let routing_key = match newest.inner().get("routing-keys") {
         Some(AMQPValue::FieldArray(keys)) => keys.as_slice().first().and_then(string),
         _ => None,

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     api,
-    broker::{connection::Link, publisher::Publisher},
+    broker::{BrokerSettings, connection::Link, presence, publisher::Publisher},
     config::{Config, Role},
     publish::TaskPublisher,
     router::{self, Router},
@@ -56,6 +56,7 @@ struct Shared {
     store: Option<Store>,
     publisher: Option<TaskPublisher>,
     link: Option<Link>,
+    broker: Option<BrokerSettings>,
 }
 
 impl Serve {
@@ -114,6 +115,7 @@ impl Serve {
         });
 
         let mut roles = JoinSet::new();
+        look_for_topology(&shared, &mut roles);
         for role in &config.serve.roles {
             start(*role, config, &shared, &mut roles);
         }
@@ -172,6 +174,7 @@ fn build(config: &Config, health: &Health, cancel: &CancellationToken) -> Result
             store,
             publisher: None,
             link: None,
+            broker: None,
         });
     }
     let topology = services::topology(&config.topology.dir)?;
@@ -187,8 +190,26 @@ fn build(config: &Config, health: &Health, cancel: &CancellationToken) -> Result
         cancel,
         store,
         publisher: Some(publisher),
-        link: Some(Link::new(settings, "consume")),
+        link: Some(Link::new(settings.clone(), "consume")),
+        broker: Some(settings),
     })
+}
+
+/// Readiness says what is missing on the broker: `serve` never declares, and may have no right to.
+fn look_for_topology(shared: &Shared, roles: &mut JoinSet<()>) {
+    let (Some(settings), Some(publisher)) = (shared.broker.clone(), &shared.publisher) else {
+        return;
+    };
+    let objects = publisher.topology().objects();
+    let (health, cancel) = (shared.health.clone(), shared.cancel.clone());
+    roles.spawn(async move {
+        let look = || async {
+            presence::watch(&settings, &objects, "topology", &health, &cancel).await;
+            cancel.cancelled().await;
+            Ok::<(), Infallible>(())
+        };
+        supervise("topology", health.clone(), cancel.clone(), look).await;
+    });
 }
 
 /// Starts one role. `build` has made what it needs; a role whose needs are missing isn't started, and as it is

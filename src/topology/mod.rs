@@ -9,12 +9,15 @@
 mod conflict;
 mod display;
 mod errors;
+pub mod export;
 mod files;
 mod ladder;
 pub mod live;
+pub mod migration;
 mod model;
 mod objects;
 mod overlap;
+pub mod plan;
 mod policies;
 mod reader;
 mod resolve;

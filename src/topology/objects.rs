@@ -286,7 +286,7 @@ impl Objects {
 
 impl Queue {
     /// A queue whose dead letters reach `exchange` at least once, and which refuses what it can't hold.
-    fn dead_lettering(name: &str, exchange: String, delivery_limit: i64) -> Self {
+    pub(super) fn dead_lettering(name: &str, exchange: String, delivery_limit: i64) -> Self {
         let mut arguments = at_least_once(exchange);
         arguments.insert("x-delivery-limit", Value::Int(delivery_limit));
         Self {

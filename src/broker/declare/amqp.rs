@@ -129,7 +129,11 @@ impl<'c> Lane<'c> {
     }
 }
 
-async fn exchange_declare(channel: &Channel, exchange: &Exchange, passive: bool) -> lapin::Result<()> {
+pub(in crate::broker) async fn exchange_declare(
+    channel: &Channel,
+    exchange: &Exchange,
+    passive: bool,
+) -> lapin::Result<()> {
     let kind = match exchange.kind {
         topology::ExchangeKind::Topic => ExchangeKind::Topic,
         topology::ExchangeKind::Fanout => ExchangeKind::Fanout,
@@ -151,7 +155,11 @@ async fn exchange_declare(channel: &Channel, exchange: &Exchange, passive: bool)
         .await
 }
 
-async fn queue_declare(channel: &Channel, queue: &Queue, passive: bool) -> lapin::Result<()> {
+pub(in crate::broker) async fn queue_declare(
+    channel: &Channel,
+    queue: &Queue,
+    passive: bool,
+) -> lapin::Result<()> {
     let mut arguments = FieldTable::default();
     for (key, value) in &queue.arguments {
         let value = match value {

@@ -1,0 +1,59 @@
+//! How a queue gets other arguments under the same name without losing or doubling a task: which step comes next.
+//! Pure: the whole progress is read from what exists on the broker, so whoever runs it again goes on, wherever the
+//! last run ended. `broker::migrate` performs the steps.
+//!
+//! A temporary queue, the *shelter*, stands beside the queue `q` for the time that it can't take messages:
+//!
+//! ```text
+//! source ─▶ q.migrating.in ─┬─ bound to q (the lever) ─────▶ q
+//!                           └─ not bound: alternate exchange
+//!                              q.migrating.next ───────────▶ q.migrating ─▶ (rejected) q.migrating.back ─▶ q
+//! ```
+//!
+//! The lever is one binding, so no publish falls between and none goes both ways; a message that reaches one queue by
+//! several bindings is delivered once, so sources can be moved to `in` and back one by one while it is set.
+//!
+//! May import: the topology's other values.
+
+mod action;
+pub mod ladder;
+mod next;
+mod scene;
+mod settle;
+
+pub use action::{Action, Made, Temporary};
+pub use next::{Intent, Known, Next, Refusal, next};
+pub use scene::{Link, Scene};
+pub use settle::Settle;
+
+use super::live::Live;
+
+/// End of the names of what a migration makes, without the queue's name.
+const SUFFIX: &str = ".migrating";
+
+/// Longest name of a queue that can be migrated, in bytes: the temporary names are longer and AMQP allows 255.
+pub const MAX_QUEUE_BYTES: usize = tidegate_core::names::MAX_SHORT_STRING - SUFFIX.len() - ".next".len();
+
+/// The queues with a migration under way: their bindings and arguments are not as wanted on purpose, and whoever adds
+/// a binding to one of them doubles tasks.
+pub fn under_way(live: &Live) -> Vec<&str> {
+    let exchanges = live.exchanges.iter().map(|exchange| exchange.name.as_str());
+    let queues = live.queues.iter().map(|queue| queue.name.as_str());
+    let mut names: Vec<&str> = exchanges.chain(queues).filter_map(migrating_queue).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// Whether a queue of this name holds what waits during a migration.
+pub fn is_shelter(queue: &str) -> bool {
+    queue.ends_with(SUFFIX)
+}
+
+/// The queue that a temporary object belongs to.
+pub fn migrating_queue(name: &str) -> Option<&str> {
+    [".in", ".next", ".back", ".lock", ""]
+        .iter()
+        .find_map(|end| name.strip_suffix(end)?.strip_suffix(SUFFIX))
+        .filter(|queue| !queue.is_empty())
+}

@@ -1,0 +1,254 @@
+//! A queue is migrated under load, and the program that does it is killed again and again.
+
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use tidegate::{
+    broker::connection::Link,
+    core::envelope::Limits,
+    publish::TaskPublisher,
+    router::Router,
+    telemetry::health::Health,
+    worker::{Context, TaskError, Worker},
+};
+use tidegate_testkit::{eventually, report};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::platform::{PATIENCE, Platform, Taken, task};
+
+const QUEUE: &str = "order.close.queue";
+
+const FILES: &[(&str, &str)] = &[
+    ("platform.toml", "prefix = \"task\""),
+    (
+        "order.toml",
+        r#"
+[[queue]]
+name = "order.close.queue"
+bind = ["order.close.#"]
+owner = "test"
+task_types = ["order.close.timeout"]
+retry = { max_retries = 3, initial = "100ms", multiplier = 2.0, max = "1s", jitter = 0.0 }
+"#,
+    ),
+];
+
+/// How much.
+struct Load {
+    waiting: usize,
+    per_second: usize,
+    kills: usize,
+}
+
+impl Load {
+    fn of_this_run() -> Self {
+        if std::env::var_os("TIDEGATE_LONG").is_some() {
+            Self {
+                waiting: 50_000,
+                per_second: 1_000,
+                kills: 5,
+            }
+        } else {
+            Self {
+                waiting: 5_000,
+                per_second: 250,
+                kills: 5,
+            }
+        }
+    }
+}
+
+/// The `n`th task: some fail at first, and some of those sent while the load runs have a delay.
+fn body(n: usize) -> String {
+    let fails = n.is_multiple_of(20);
+    format!(r#"{{"taskId":"load-{n}","taskType":"order.close.timeout","payload":{{"fails":{fails}}}}}"#)
+}
+
+/// Not sent again if it fails: a double would be the sender's.
+async fn send(tasks: &TaskPublisher, n: usize, delay: Duration) {
+    tasks.send(task(&body(n)), delay).await.unwrap();
+}
+
+/// Publishes `per_second` tasks a second until stopped; answers the number of the next.
+async fn publish(tasks: TaskPublisher, first: usize, per_second: usize, stop: CancellationToken) -> usize {
+    let (mut n, mut sending) = (first, JoinSet::new());
+    let started = Instant::now();
+    let mut ticks = tokio::time::interval(Duration::from_millis(20));
+    while !stop.is_cancelled() {
+        ticks.tick().await;
+        let due = first + (started.elapsed().as_secs_f64() * per_second as f64) as usize;
+        while n < due {
+            let delay = if n.is_multiple_of(10) {
+                50 + 37 * (n as u64 % 60)
+            } else {
+                0
+            };
+            let tasks = tasks.clone();
+            sending.spawn(async move { send(&tasks, n, Duration::from_millis(delay)).await });
+            n += 1;
+        }
+        while let Some(sent) = sending.try_join_next() {
+            sent.unwrap();
+        }
+    }
+    while let Some(sent) = sending.join_next().await {
+        sent.unwrap();
+    }
+    n
+}
+
+/// Runs a worker that notes each start as `id#attempt`.
+fn work(
+    platform: &Platform,
+    topology: &Arc<tidegate::topology::Topology>,
+    starts: &Taken,
+    stop: &CancellationToken,
+) -> tokio::task::JoinHandle<()> {
+    let starts = starts.clone();
+    let worker = Worker::builder(platform.settings.clone(), topology.clone())
+        .queue(QUEUE)
+        .concurrency(200)
+        .prefetch(1_000)
+        .handle(
+            "order.close.timeout",
+            move |context: Context, payload: serde_json::Value| {
+                starts.push(format!("{}#{}", context.envelope.task_id, context.attempt));
+                let fails = payload["fails"] == true && context.attempt == 1;
+                async move {
+                    if fails {
+                        Err(TaskError::retry("first", "as the test wants it"))
+                    } else {
+                        Ok(())
+                    }
+                }
+            },
+        )
+        .build()
+        .unwrap();
+    tokio::spawn(worker.run(stop.clone()))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_lost_or_doubled_under_load_with_five_kills() {
+    let load = Load::of_this_run();
+    let seed: u64 = rand::random();
+    let mut random = StdRng::seed_from_u64(seed);
+    let (platform, topology) = Platform::from_files(FILES, &[QUEUE]).await;
+    let tasks = platform.tasks(&topology);
+    let mut sending = JoinSet::new();
+    for chunk in 0..50 {
+        let (tasks, size) = (tasks.clone(), load.waiting / 50);
+        sending.spawn(async move {
+            for n in chunk * size..(chunk + 1) * size {
+                send(&tasks, n, Duration::ZERO).await;
+            }
+        });
+    }
+    while let Some(sent) = sending.join_next().await {
+        sent.unwrap();
+    }
+
+    let (stop, stop_load) = (CancellationToken::new(), CancellationToken::new());
+    let starts = Taken::default();
+    let worker = work(&platform, &topology, &starts, &stop);
+    let router = Router::new(
+        Link::new(platform.settings.clone(), "consume"),
+        tasks.clone(),
+        Limits::standard(),
+        None,
+    );
+    let router = tokio::spawn({
+        let stop = stop.clone();
+        async move { router.run(Health::default(), stop).await }
+    });
+    let publishing = tokio::spawn(publish(tasks, load.waiting, load.per_second, stop_load.clone()));
+
+    let started = Instant::now();
+    let mut killed_at = Vec::new();
+    while killed_at.len() < load.kills {
+        let (lines, after) = (
+            random.random_range(1..14),
+            Duration::from_millis(random.random_range(0..300)),
+        );
+        let mut program = platform.migrate(&[QUEUE]);
+        eventually(PATIENCE, "some steps", async || {
+            program.output().lines().count() >= lines || !program.is_running()
+        })
+        .await;
+        tokio::time::sleep(after).await;
+        if !program.is_running() {
+            assert!(
+                program.output().contains("is as described"),
+                "{}",
+                program.output()
+            );
+            break;
+        }
+        program.kill();
+        killed_at.push(program.output().lines().last().unwrap_or_default().to_owned());
+    }
+    let mut program = platform.migrate(&[QUEUE, "--json"]);
+    let status = program.wait(PATIENCE * 2).await;
+    assert!(status.success(), "seed {seed}: {}", program.output());
+    let took = started.elapsed();
+    platform.is_as_wanted().await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    stop_load.cancel();
+    let sent = publishing.await.unwrap();
+
+    let expected: BTreeMap<String, usize> = (0..sent)
+        .flat_map(|n| {
+            (1..=1 + usize::from(n.is_multiple_of(20))).map(move |attempt| (format!("load-{n}#{attempt}"), 1))
+        })
+        .collect();
+    eventually(PATIENCE * 2, "all tasks to end", async || {
+        starts.len() >= expected.len()
+    })
+    .await;
+    eventually(PATIENCE, "the queue to be empty", async || {
+        platform
+            .vhost
+            .management()
+            .queue(QUEUE)
+            .await
+            .is_some_and(|queue| queue.messages == 0)
+    })
+    .await;
+    stop.cancel();
+    worker.await.unwrap();
+    router.await.unwrap();
+    let counts = starts.counts();
+    let lost: Vec<_> = expected.keys().filter(|key| !counts.contains_key(*key)).collect();
+    let doubled: Vec<_> = counts
+        .iter()
+        .filter(|(key, count)| expected.get(*key) != Some(count))
+        .collect();
+    let dead = platform
+        .vhost
+        .management()
+        .queue("task.dead.queue")
+        .await
+        .unwrap()
+        .messages;
+    report(&format!(
+        "{sent} tasks ({} waiting, then {}/s), killed {} times after {killed_at:#?}\n\
+         migration {took:?}, longest time without a start {:?}, lost {}, doubled {}, dead letters {dead}\n{}",
+        load.waiting,
+        load.per_second,
+        killed_at.len(),
+        starts.longest_gap(),
+        lost.len(),
+        doubled.len(),
+        program.output().lines().last().unwrap_or_default()
+    ));
+    assert!(
+        lost.is_empty() && doubled.is_empty() && dead == 0,
+        "seed {seed}: lost {lost:?}, doubled {doubled:?}, dead {dead}"
+    );
+    platform.vhost.close().await;
+}

@@ -1,0 +1,8 @@
+//! Migrations on the real broker, under load and killed: by id none lost, none doubled.
+
+// A test whose set-up fails has failed; its futures are few and may be large.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::large_futures)]
+
+mod every_step;
+mod load;
+mod platform;
