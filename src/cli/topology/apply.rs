@@ -29,7 +29,11 @@ use crate::{
         management::Management,
     },
     config::Config,
-    topology::plan::{Scope, Stored},
+    topology::{
+        Topology,
+        migration::migrating_queue,
+        plan::{Scope, Stored},
+    },
 };
 
 /// A run that takes longer says how far it is, this often.
@@ -86,9 +90,14 @@ async fn declared(config: &Config, output: Output) -> Result<(), Failure> {
     let topology = Files::load(config, output)?;
     let objects = topology.objects();
     let connection = amqp(config).await?;
-    let result = declare::apply(&connection, &objects, progress(output)).await;
+    let result = match migrating(&connection, &topology, config).await {
+        Ok(()) => declare::apply(&connection, &objects, progress(output))
+            .await
+            .map_err(|error| declare_failed(&error, config)),
+        Err(failure) => Err(failure),
+    };
     good_bye(&connection, config).await;
-    let applied = result.map_err(|error| declare_failed(&error, config))?;
+    let applied = result?;
     if !objects.policies.is_empty() {
         output.message(
             "warning: consumer timeouts are policies, which AMQP can't write: set MANAGEMENT_URL (management.url)",
@@ -99,6 +108,33 @@ async fn declared(config: &Config, output: Output) -> Result<(), Failure> {
         ..Done::default()
     };
     report(&done, topology.queues.len(), applied.elapsed, output)
+}
+
+/// Refuses while a queue is migrated: its bindings are moved on purpose, and a binding declared anew would double
+/// every task.
+async fn migrating(connection: &Connection, topology: &Topology, config: &Config) -> Result<(), Failure> {
+    let gates = topology.migration_gates();
+    let missing = declare::missing(connection, &gates).await;
+    let missing = missing.map_err(|error| declare_failed(&error, config))?;
+    let found: Vec<&str> = gates
+        .exchanges
+        .iter()
+        .map(|gate| gate.name.as_str())
+        .filter(|gate| !missing.iter().any(|m| m.name == *gate))
+        .filter_map(migrating_queue)
+        .collect();
+    let Some(first) = found.first() else {
+        return Ok(());
+    };
+    Err(Failure::new(
+        Exit::Conflict,
+        format!(
+            "a migration is under way: {}; nothing was changed",
+            found.join(", ")
+        ),
+        place(config),
+        format!("finish it: `tidegate topology migrate {first}`, then apply again"),
+    ))
 }
 
 /// Does what a plan shows.
