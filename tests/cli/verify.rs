@@ -76,12 +76,17 @@ async fn what_it_needs_is_said_where_it_is_missing() {
         .management()
         .add_user(&user, "s3cret", (".*", ".*", ".*"))
         .await;
+    vhost.management().tag_user(&user, "s3cret", "policymaker").await;
     let url = services().management;
     let host = url.rsplit_once('@').map_or(url.as_str(), |(_, host)| host);
     let weak = on(&vhost).env("MANAGEMENT_URL", &format!("http://{user}:s3cret@{host}"));
     let ran = weak.run(&["topology", "verify", "--json"]);
     vhost.management().remove_user(&user).await;
     assert_eq!(ran.code, 7, "{ran:?}");
+    assert!(
+        ran.error()["next"].as_str().unwrap().contains("administrator"),
+        "{ran:?}"
+    );
     assert!(!ran.stderr.contains("s3cret"), "{ran:?}");
     vhost.close().await;
 }

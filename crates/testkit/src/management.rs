@@ -141,6 +141,13 @@ impl Management {
         self.send(self.request(Method::PUT, &path).json(policy)).await;
     }
 
+    /// Gives a user a tag such as `policymaker`, and the password anew.
+    pub async fn tag_user(&self, name: &str, password: &str, tag: &str) {
+        let user = json!({"password": password, "tags": tag});
+        let request = self.request(Method::PUT, &format!("/api/users/{name}"));
+        self.send(request.json(&user)).await;
+    }
+
     /// Removes a user.
     pub async fn remove_user(&self, name: &str) {
         self.send(self.request(Method::DELETE, &format!("/api/users/{name}")))

@@ -96,12 +96,9 @@ pub(super) async fn through_live(
             }
             None => {
                 let why = "it delivers in a copy and holds messages back here";
-                let next = format!(
-                    "look at its state and its `messages_dlx`: `rabbitmqctl list_queues -p VHOST name state messages_dlx`; a \
-                     dead-letter worker that is stuck starts again when {}'s leader moves (`rabbitmq-queues rebalance quorum`)",
-                    step.queue
-                );
-                report.add(&step.queue, why, &next, what);
+                let next = "look at its state, and at `messages_dlx` in the management API: a node that is down, a queue without a \
+                            majority, dead letters that are stuck";
+                report.add(&step.queue, why, next, what);
             }
         }
     }

@@ -14,6 +14,7 @@ mod throwaway;
 use std::time::Duration;
 
 use lapin::Connection;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use self::{
@@ -34,6 +35,9 @@ use crate::topology::{
 
 /// How long a probe waits in a queue without a consumer, to be taken by what takes waiting messages.
 const WAIT: Duration = Duration::from_millis(800);
+
+/// Longest time until a new virtual host takes connections.
+const START: Duration = Duration::from_secs(10);
 
 /// Why a verification came to no result.
 #[derive(Debug, thiserror::Error)]
@@ -109,7 +113,7 @@ async fn through_copy(
     plan: &Plan,
     progress: &impl Fn(&str),
 ) -> Result<Report, VerifyError> {
-    let connection = connection::connect(&copy.settings, "verify").await?;
+    let connection = connect(&copy.settings).await?;
     let publisher =
         Publisher::start(&copy.settings).map_err(|error| VerifyError::Publisher(error.to_string()))?;
     let mut run = Run {
@@ -141,6 +145,17 @@ async fn through_copy(
     )
     .await;
     Ok(report)
+}
+
+/// A new virtual host takes a moment to be there on every node.
+async fn connect(settings: &BrokerSettings) -> Result<Connection, LinkError> {
+    let patience = Instant::now() + START;
+    loop {
+        match connection::connect(settings, "verify").await {
+            Err(LinkError::Broker(_)) if Instant::now() < patience => sleep(START / 20).await,
+            result => return result,
+        }
+    }
 }
 
 struct Run<'a> {
@@ -187,7 +202,7 @@ impl Run<'_> {
         let mut sent = vec![Sent::default(); batch.probes.len()];
         let live = plan.live();
         sending::publish(self.publisher, batch, live, &mut sent, |probe| probe.waits).await;
-        tokio::time::sleep(WAIT).await;
+        sleep(WAIT).await;
         if self.ends.is_none() {
             let ends: Vec<&str> = plan.copy.ends.iter().map(|queue| queue.name.as_str()).collect();
             self.ends = Some(Tap::open(self.connection, &ends, &self.arrivals).await?);
