@@ -55,6 +55,8 @@ async fn an_operator_applies_and_reaches_no_further() {
     assert_allowed(
         &operator,
         &[
+            Try::DeclareQueue("tidegate.verify.probe"),
+            Try::Delete("tidegate.verify.probe"),
             Try::DeclareQueue("order.close.queue.migrating"),
             Try::Delete("order.close.queue.migrating"),
             Try::Delete("order.close.queue.high"),

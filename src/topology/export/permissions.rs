@@ -14,7 +14,7 @@ use tidegate_core::{
     names::{LADDER_VERSIONS, Names},
 };
 
-use super::super::{model::Topology, objects::Objects, policies::escape};
+use super::super::{model::Topology, objects::Objects, policies::escape, verify::PROBE_QUEUE};
 
 /// Longest expression that every supported broker takes, in bytes.
 pub const MAX_PATTERN_BYTES: usize = 1024;
@@ -181,13 +181,16 @@ fn below(name: &str) -> String {
     format!(r"{}(\..+)?", escape(name))
 }
 
-/// All of the platform's names and all that begin with a business queue's, such as those of a migration under way.
-/// Queues that the broker names are the ones that `publish` and `verify` look with.
+/// All of the platform's names and all that begin with a business queue's, such as those of a migration under way. Queues
+/// that the broker names are the ones that `publish` looks with, and `verify` has its own.
 fn operator(topology: &Topology) -> Permissions {
     let platform = format!(r"{}\..+", escape(topology.names.prefix()));
     let queues = topology.queues.iter().map(|queue| below(&queue.name));
     let temporary = r"amq\.gen-.+";
-    let mut all = any(queues, &[&platform, temporary]);
+    let mut all = any(
+        queues,
+        &[&platform, temporary, &format!(r"{}\..+", escape(PROBE_QUEUE))],
+    );
     if all.len() > MAX_PATTERN_BYTES {
         // Everything but the broker's own.
         all = format!(r"^((?!amq\.).+|{temporary})$");
