@@ -236,8 +236,10 @@ impl Management {
     }
 
     pub(crate) async fn delete_vhost(&self) {
-        self.send(self.request(Method::DELETE, &format!("/api/vhosts/{}", self.vhost)))
-            .await;
+        // Some versions take a minute and more for one with thousands of queues.
+        let patience = std::time::Duration::from_secs(300);
+        let request = self.request(Method::DELETE, &format!("/api/vhosts/{}", self.vhost));
+        self.send(request.timeout(patience)).await;
     }
 
     /// Any GET, as JSON; `None` where there is no such thing.
