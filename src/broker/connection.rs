@@ -6,7 +6,8 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::StreamExt;
-use lapin::{Channel, Connection, ConnectionProperties, Event};
+pub use lapin::Connection;
+use lapin::{Channel, ConnectionProperties, Event};
 use secrecy::ExposeSecret;
 use tokio::{
     sync::{Mutex, watch},

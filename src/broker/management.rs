@@ -7,7 +7,7 @@
 
 mod read;
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
 use secrecy::{ExposeSecret, SecretString};
@@ -162,6 +162,19 @@ impl Management {
             Err(ManagementError::NotFound { .. }) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Messages of every queue: of a classic queue as it counts now, of others as at their last tick.
+    pub async fn messages(&self) -> Result<HashMap<String, u64>, ManagementError> {
+        #[derive(serde::Deserialize)]
+        struct Row {
+            name: String,
+            #[serde(default)]
+            messages: u64,
+        }
+        let path = format!("queues/{}?disable_stats=true&enable_queue_totals=true", self.v());
+        let rows: Vec<Row> = self.get(&path).await?;
+        Ok(rows.into_iter().map(|row| (row.name, row.messages)).collect())
     }
 
     /// Sets a policy, new or not.

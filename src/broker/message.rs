@@ -109,8 +109,8 @@ pub fn last_death(properties: &BasicProperties) -> Option<Death> {
     // A message that waited while its queue was migrated was rejected there on purpose: no death that anybody meant.
     let newest = deaths.as_slice().iter().find_map(|death| match death {
         AMQPValue::FieldTable(death) => {
-            let queue = string(death.inner().get("queue")?)?;
-            (!is_shelter(&queue)).then_some(death)
+            let queue = death.inner().get("queue").and_then(string);
+            (!queue.is_some_and(|queue| is_shelter(&queue))).then_some(death)
         }
         _ => None,
     })?;

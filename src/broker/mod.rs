@@ -12,8 +12,13 @@ pub mod declare;
 pub mod management;
 pub mod message;
 pub mod migrate;
+pub mod presence;
+pub mod prune;
 pub mod publisher;
+pub mod replace;
+mod step;
 pub mod unrouted;
+pub mod verify;
 
 use std::time::Duration;
 

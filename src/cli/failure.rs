@@ -76,7 +76,7 @@ impl Failure {
     /// For people, on stderr.
     pub(super) fn text(&self) -> String {
         let mut text = format!("error: {}\n", self.what);
-        for detail in &self.details {
+        for detail in self.details.iter().filter(|detail| !detail.text.is_empty()) {
             text.push_str(&format!("  - {}\n", detail.text));
         }
         text.push_str(&format!("  where: {}\n  next:  {}\n", self.place, self.next));

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     api,
-    broker::{connection::Link, publisher::Publisher},
+    broker::{BrokerSettings, connection::Link, presence, publisher::Publisher},
     config::{Config, Role},
     publish::TaskPublisher,
     router::{self, Router},
@@ -30,6 +30,7 @@ use crate::{
     store::Store,
     supervisor::supervise,
     telemetry::{exporter::Exporter, health::Health, metrics},
+    topology::export::used_by_serve,
 };
 
 /// Arguments of `serve`.
@@ -56,6 +57,7 @@ struct Shared {
     store: Option<Store>,
     publisher: Option<TaskPublisher>,
     link: Option<Link>,
+    broker: Option<BrokerSettings>,
 }
 
 impl Serve {
@@ -82,6 +84,10 @@ impl Serve {
             .map_err(|why| Failure::new(Exit::Failed, why, "metrics", "report this as a bug"))?;
         let (health, cancel) = (Health::default(), CancellationToken::new());
         let shared = build(config, &health, &cancel)?;
+        // Before anybody can ask: what has not begun is not ready.
+        for role in &config.serve.roles {
+            health.expect(role.as_str());
+        }
 
         let mut listeners = JoinSet::new();
         let stop_listening = CancellationToken::new();
@@ -114,6 +120,7 @@ impl Serve {
         });
 
         let mut roles = JoinSet::new();
+        look_for_topology(&shared, &mut roles);
         for role in &config.serve.roles {
             start(*role, config, &shared, &mut roles);
         }
@@ -172,6 +179,7 @@ fn build(config: &Config, health: &Health, cancel: &CancellationToken) -> Result
             store,
             publisher: None,
             link: None,
+            broker: None,
         });
     }
     let topology = services::topology(&config.topology.dir)?;
@@ -187,8 +195,26 @@ fn build(config: &Config, health: &Health, cancel: &CancellationToken) -> Result
         cancel,
         store,
         publisher: Some(publisher),
-        link: Some(Link::new(settings, "consume")),
+        link: Some(Link::new(settings.clone(), "consume")),
+        broker: Some(settings),
     })
+}
+
+/// Readiness says what is missing on the broker: `serve` never declares, and may have no right to.
+fn look_for_topology(shared: &Shared, roles: &mut JoinSet<()>) {
+    let (Some(settings), Some(publisher)) = (shared.broker.clone(), &shared.publisher) else {
+        return;
+    };
+    let objects = used_by_serve(publisher.topology());
+    let (health, cancel) = (shared.health.clone(), shared.cancel.clone());
+    roles.spawn(async move {
+        let look = || async {
+            presence::watch(&settings, &objects, "topology", &health, &cancel).await;
+            cancel.cancelled().await;
+            Ok::<(), Infallible>(())
+        };
+        supervise("topology", health.clone(), cancel.clone(), look).await;
+    });
 }
 
 /// Starts one role. `build` has made what it needs; a role whose needs are missing isn't started, and as it is

@@ -15,6 +15,8 @@ pub type Arguments = BTreeMap<String, Value>;
 pub struct Live {
     /// The broker's version.
     pub version: Version,
+    /// Name of the broker's cluster; one node is a cluster too.
+    pub cluster: String,
     /// Exchanges, those of the broker itself (`amq.*` and the default one) left out.
     pub exchanges: Vec<LiveExchange>,
     /// Queues.

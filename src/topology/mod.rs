@@ -9,6 +9,7 @@
 mod conflict;
 mod display;
 mod errors;
+pub mod export;
 mod files;
 mod ladder;
 pub mod live;
@@ -16,9 +17,11 @@ pub mod migration;
 mod model;
 mod objects;
 mod overlap;
+pub mod plan;
 mod policies;
 mod reader;
 mod resolve;
+pub mod verify;
 
 pub use conflict::{Conflict, Setting};
 pub use errors::{FileError, FileWarning, Place, TopologyErrors};

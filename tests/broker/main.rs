@@ -4,5 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod declare;
+mod export;
 mod management;
+mod permissions;
 mod publisher;
+mod verify;

@@ -106,6 +106,11 @@ impl Installation {
         crate::worker::start(self.vhost.amqp_url(), &self.journal_path())
     }
 
+    /// Starts a worker process that reaches the broker elsewhere.
+    pub(crate) fn worker_at(&self, amqp: &str) -> Process {
+        crate::worker::start(amqp, &self.journal_path())
+    }
+
     /// What the worker processes did.
     pub(crate) fn journal(&self) -> Journal {
         Journal::read(&self.journal_path())

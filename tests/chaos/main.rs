@@ -17,6 +17,7 @@ mod blocked;
 mod broker_restart;
 mod chaos;
 mod claimed_then_killed;
+mod cluster;
 mod installation;
 mod journal;
 mod killer;

@@ -2,8 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test whose set-up fails has failed")]
 
+mod export;
 mod offline;
 mod run;
 mod secrets;
 mod serve;
 mod services;
+mod topology;
+mod verify;

@@ -104,12 +104,18 @@ async fn it_runs_while_services_are_away_and_says_so() {
         );
     let server = Server::start(&tidegate, &["--set", "database.acquire_timeout=300ms"]);
     assert_eq!(Server::get(&server.http, "/livez").0, 200);
-    let (status, body) = Server::get(&server.http, "/readyz?verbose");
-    assert_eq!(status, 503);
-    assert!(
-        body.contains("scheduler") && body.contains("relay") && body.contains("task.failed.queue"),
-        "{body}"
-    );
+    // From the first answer on: a part that has not begun is not ready.
+    assert_eq!(Server::get(&server.http, "/readyz").0, 503);
+    let mut body = String::new();
+    eventually(PATIENCE, "every part that is down", async || {
+        let (status, answer) = Server::get(&server.http, "/readyz?verbose");
+        assert_eq!(status, 503);
+        body = answer;
+        ["scheduler", "relay", "topology", "task.failed.queue"]
+            .iter()
+            .all(|part| body.contains(part))
+    })
+    .await;
     let (status, metrics) = Server::get(&server.metrics, "/metrics");
     assert_eq!(status, 200);
     assert!(
@@ -141,6 +147,58 @@ async fn it_turns_ready_and_stops_on_a_signal() {
     server.signal("INT");
     let (code, log) = server.ended().await;
     assert_eq!(code, 0, "{log}");
+    vhost.close().await;
+    database.close().await;
+}
+
+/// With the permissions of `serve` and on a broker where nothing is applied: not ready, what is missing is named, and it
+/// goes on by itself once an operator has applied.
+#[tokio::test]
+async fn without_a_right_to_declare_it_names_what_is_missing() {
+    let (vhost, database) = (Vhost::create().await, Database::create().await);
+    let tidegate = |url: &str| {
+        Tidegate::new()
+            .file("topology/platform.toml", "")
+            .file("topology/order.toml", ORDER)
+            .env("AMQP_URL", url)
+            .env("DATABASE_URL", database.url())
+    };
+    let all = tidegate(vhost.amqp_url());
+    assert_eq!(all.run(&["migrate"]).code, 0);
+    let granted = all.run(&["topology", "export", "--format", "permissions"]);
+    let line = granted
+        .stdout
+        .lines()
+        .find(|line| line.contains("'tidegate-serve'"))
+        .unwrap();
+    let words: Vec<&str> = line.split('\'').skip(1).step_by(2).collect();
+    let [_, _, configure, write, read] = words[..] else {
+        panic!("{words:?}")
+    };
+    let user = format!("serve-{}", vhost.name());
+    vhost
+        .management()
+        .add_user(&user, "s3cret-pa55", (configure, write, read))
+        .await;
+    let server = Server::start(&tidegate(&vhost.amqp_url_as(&user, "s3cret-pa55")), &[]);
+    eventually(PATIENCE, "what is missing", async || {
+        let (status, body) = Server::get(&server.http, "/readyz");
+        status == 503
+            && body.contains("missing on the broker: exchange task.")
+            && body.contains("topology apply")
+    })
+    .await;
+    let applied = all.run(&["topology", "apply"]);
+    assert_eq!(applied.code, 0, "{applied:?}");
+    eventually(PATIENCE, "readiness", async || {
+        Server::get(&server.http, "/readyz").0 == 200
+    })
+    .await;
+    server.signal("TERM");
+    let (code, log) = server.ended().await;
+    assert_eq!(code, 0, "{log}");
+    assert!(!log.contains("s3cret-pa55"), "{log}");
+    vhost.management().remove_user(&user).await;
     vhost.close().await;
     database.close().await;
 }

@@ -21,7 +21,7 @@ mod vhost;
 pub use database::Database;
 pub use eventually::{Poll, eventually};
 pub use management::{Management, Message, Queue};
-pub use private::PrivateServices;
+pub use private::{PrivateCluster, PrivateServices};
 pub use process::Process;
 pub use report::report;
 pub use services::{Services, services};

@@ -141,6 +141,13 @@ impl Management {
         self.send(self.request(Method::PUT, &path).json(policy)).await;
     }
 
+    /// Gives a user a tag such as `policymaker`, and the password anew.
+    pub async fn tag_user(&self, name: &str, password: &str, tag: &str) {
+        let user = json!({"password": password, "tags": tag});
+        let request = self.request(Method::PUT, &format!("/api/users/{name}"));
+        self.send(request.json(&user)).await;
+    }
+
     /// Removes a user.
     pub async fn remove_user(&self, name: &str) {
         self.send(self.request(Method::DELETE, &format!("/api/users/{name}")))
@@ -187,12 +194,29 @@ impl Management {
             .collect()
     }
 
-    async fn post(&self, path: &str, body: &Value) -> Value {
+    /// Imports definitions into the vhost; the broker's words if it refuses them.
+    pub async fn import_definitions(&self, definitions: &str) -> Result<(), String> {
+        let request = self
+            .request(Method::POST, &format!("/api/definitions/{}", self.vhost))
+            .header("content-type", "application/json")
+            .body(definitions.to_owned());
+        let response = request.send().await.expect("the management API answers");
+        match response.status() {
+            status if status.is_success() => Ok(()),
+            status => Err(format!("{status} {}", response.text().await.unwrap_or_default())),
+        }
+    }
+
+    /// Any POST that must succeed, with its answer; `null` where there is none.
+    pub async fn post(&self, path: &str, body: &Value) -> Value {
         let response = self.request(Method::POST, path).json(body).send().await;
         let response = response.expect("the management API answers");
         let status = response.status();
         let answer = response.text().await.unwrap_or_default();
         assert!(status.is_success(), "management API: {status} {answer}");
+        if answer.is_empty() {
+            return Value::Null;
+        }
         serde_json::from_str(&answer).expect("the management API answers JSON")
     }
 
@@ -225,6 +249,16 @@ impl Management {
             .expect("the management API answers");
         (response.status() == StatusCode::OK).then_some(())?;
         response.json().await.ok()
+    }
+
+    /// Any PUT that must succeed; `path` begins with `/api/`.
+    pub async fn put(&self, path: &str, body: &Value) {
+        self.send(self.request(Method::PUT, path).json(body)).await;
+    }
+
+    /// Any DELETE that must succeed.
+    pub async fn delete(&self, path: &str) {
+        self.send(self.request(Method::DELETE, path)).await;
     }
 
     fn request(&self, method: Method, path: &str) -> RequestBuilder {

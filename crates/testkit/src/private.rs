@@ -1,5 +1,6 @@
 //! RabbitMQ and Postgres of a test's own, to be killed and started again.
 
+mod cluster;
 mod control;
 
 use std::{
@@ -10,6 +11,8 @@ use std::{
 use tempfile::TempDir;
 
 use crate::Services;
+
+pub use cluster::PrivateCluster;
 
 /// A broker and a database server that nothing else uses; stopped and removed when dropped.
 ///
@@ -26,29 +29,26 @@ impl PrivateServices {
     /// # Panics
     /// If they don't start, with what `./dev up` printed.
     pub async fn start() -> Self {
+        let (mut private, env) = Self::launch(&[]).await;
+        private.services = Services {
+            amqp: env.value("AMQP_URL"),
+            database: env.value("DATABASE_URL"),
+            management: env.value("MANAGEMENT_URL"),
+        };
+        private
+    }
+
+    /// Starts them and reads where they are; `services` is still empty.
+    async fn launch(options: &[&str]) -> (Self, Env) {
         let state = TempDir::with_prefix("tidegate-private-").expect("a temporary directory can be made");
         // Removed with its processes even if the start fails half-way.
-        let mut private = Self {
+        let private = Self {
             state,
             services: Services::default(),
         };
-        private.dev("up", &[]).await;
+        private.dev("up", options).await;
         let env = std::fs::read_to_string(private.state.path().join("env")).expect("./dev up wrote its env");
-        let value = |name: &str| {
-            let assignment = env
-                .lines()
-                .find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
-            assignment
-                .expect("./dev up names every service")
-                .trim_matches('\'')
-                .to_owned()
-        };
-        private.services = Services {
-            amqp: value("AMQP_URL"),
-            database: value("DATABASE_URL"),
-            management: value("MANAGEMENT_URL"),
-        };
-        private
+        (private, Env(env))
     }
 
     /// Where they are. Both keep their ports through every restart.
@@ -104,6 +104,22 @@ impl Drop for PrivateServices {
     fn drop(&mut self) {
         // A failed clean-up must not hide the failure that led here.
         let _ = self.command("down").arg("--purge").output();
+    }
+}
+
+/// What `./dev up` wrote for programs.
+struct Env(String);
+
+impl Env {
+    fn value(&self, name: &str) -> String {
+        let assignment = self
+            .0
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+        assignment
+            .expect("./dev up names every service")
+            .trim_matches('\'')
+            .to_owned()
     }
 }
 

@@ -35,6 +35,7 @@ impl Management {
         let bindings: Vec<BindingRow> = self.get(&format!("bindings/{v}")).await?;
         let mut live = Live {
             version,
+            cluster: overview.cluster_name,
             exchanges: exchanges.into_iter().filter_map(ExchangeRow::read).collect(),
             queues: queues.into_iter().map(QueueRow::read).collect(),
             bindings: bindings.into_iter().filter_map(BindingRow::read).collect(),
@@ -92,6 +93,8 @@ fn readable<T>(
 #[derive(Deserialize)]
 struct Overview {
     rabbitmq_version: String,
+    #[serde(default)]
+    cluster_name: String,
 }
 
 #[derive(Deserialize)]

@@ -26,23 +26,47 @@ pub use next::{Intent, Known, Next, Refusal, next};
 pub use scene::{Link, Scene};
 pub use settle::Settle;
 
-use super::live::Live;
+use tidegate_core::names::MAX_SHORT_STRING;
+
+use super::{
+    Topology,
+    live::Live,
+    objects::{Objects, Queue},
+};
 
 /// End of the names of what a migration makes, without the queue's name.
 const SUFFIX: &str = ".migrating";
 
 /// Longest name of a queue that can be migrated, in bytes: the temporary names are longer and AMQP allows 255.
-pub const MAX_QUEUE_BYTES: usize = tidegate_core::names::MAX_SHORT_STRING - SUFFIX.len() - ".next".len();
+pub const MAX_QUEUE_BYTES: usize = MAX_SHORT_STRING - SUFFIX.len() - ".next".len();
 
 /// The queues with a migration under way: their bindings and arguments are not as wanted on purpose, and whoever adds
 /// a binding to one of them doubles tasks.
 pub fn under_way(live: &Live) -> Vec<&str> {
     let exchanges = live.exchanges.iter().map(|exchange| exchange.name.as_str());
     let queues = live.queues.iter().map(|queue| queue.name.as_str());
-    let mut names: Vec<&str> = exchanges.chain(queues).filter_map(queue_of).collect();
+    let mut names: Vec<&str> = exchanges.chain(queues).filter_map(migrating_queue).collect();
     names.sort_unstable();
     names.dedup();
     names
+}
+
+impl Topology {
+    /// The exchange that each queue has only while it is migrated, for whoever can ask by AMQP alone.
+    pub fn migration_gates(&self) -> Objects {
+        let queues = self.objects().queues;
+        let gate = |queue: &Queue| match Temporary::In.object(&queue.name) {
+            Made::Exchange(exchange) if exchange.name.len() <= MAX_SHORT_STRING => Some(exchange),
+            _ => None,
+        };
+        let gated = queues
+            .iter()
+            .filter(|q| !q.arguments.contains_key("x-message-ttl"));
+        Objects {
+            exchanges: gated.filter_map(gate).collect(),
+            ..Objects::default()
+        }
+    }
 }
 
 /// Whether a queue of this name holds what waits during a migration.
@@ -51,7 +75,7 @@ pub fn is_shelter(queue: &str) -> bool {
 }
 
 /// The queue that a temporary object belongs to.
-fn queue_of(name: &str) -> Option<&str> {
+pub fn migrating_queue(name: &str) -> Option<&str> {
     [".in", ".next", ".back", ".lock", ""]
         .iter()
         .find_map(|end| name.strip_suffix(end)?.strip_suffix(SUFFIX))

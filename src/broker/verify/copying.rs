@@ -1,0 +1,227 @@
+//! Makes in the throw-away virtual host what was read from the live one.
+//!
+//! What the broker refuses to make again costs its channel and a note, not the run. May import: lapin, the topology's values.
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use futures::future::try_join_all;
+use lapin::{
+    Channel, Connection, ExchangeKind,
+    options::{
+        ExchangeBindOptions, ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions,
+        QueueDeleteOptions,
+    },
+    types::{AMQPValue, FieldArray, FieldTable},
+};
+use serde_json::{Value, json};
+use tidegate_core::ladder::Destination;
+
+use crate::{
+    broker::{
+        connection::{LinkError, within},
+        management::{Management, ManagementError, encode},
+        message::short,
+    },
+    topology::{
+        live::{Arguments, LiveBinding, LiveExchange, LivePolicy},
+        verify::CopiedQueue,
+    },
+};
+
+/// Channels that work at once: more only make the broker start more Raft groups at the same moment.
+const LANES: usize = 4;
+/// Longest wait for one answer.
+const ANSWER: Duration = Duration::from_secs(30);
+
+/// Sets the policies; notes those that can't be.
+pub(super) async fn policies(
+    management: &Management,
+    policies: &[LivePolicy],
+    notes: &mut Vec<String>,
+) -> Result<(), ManagementError> {
+    for policy in policies {
+        let (list, kind) = if policy.operator {
+            ("operator-policies", "operator policy")
+        } else {
+            ("policies", "policy")
+        };
+        let body = json!({
+            "pattern": policy.pattern,
+            "apply-to": policy.apply_to,
+            "priority": policy.priority,
+            "definition": policy.definition,
+        });
+        let path = format!("{list}/{}/{}", management.v(), encode(&policy.name));
+        match management.put(&path, &body).await {
+            Ok(()) => {}
+            Err(error @ ManagementError::Unavailable { .. }) => return Err(error),
+            Err(error) => notes.push(format!("{kind} {:?} is not part of it: {error}", policy.name)),
+        }
+    }
+    Ok(())
+}
+
+/// Declares exchanges as they are.
+pub(super) async fn exchanges(
+    conn: &Connection,
+    exchanges: &[LiveExchange],
+    notes: &mut Vec<String>,
+) -> Result<(), LinkError> {
+    let name = |exchange: &LiveExchange| format!("exchange {}", exchange.name);
+    each(conn, exchanges, name, notes, async |channel, exchange| {
+        let kind = match exchange.kind.as_str() {
+            "topic" => ExchangeKind::Topic,
+            "fanout" => ExchangeKind::Fanout,
+            "direct" => ExchangeKind::Direct,
+            "headers" => ExchangeKind::Headers,
+            other => ExchangeKind::Custom(other.to_owned()),
+        };
+        let options = ExchangeDeclareOptions {
+            durable: true,
+            internal: exchange.internal,
+            ..ExchangeDeclareOptions::default()
+        };
+        let name = short(&exchange.name).unwrap_or_default();
+        channel
+            .exchange_declare(name, kind, options, table(&exchange.arguments))
+            .await
+    })
+    .await
+}
+
+/// Declares queues.
+pub(super) async fn queues(
+    conn: &Connection,
+    queues: &[&CopiedQueue],
+    notes: &mut Vec<String>,
+) -> Result<(), LinkError> {
+    let name = |queue: &&CopiedQueue| format!("queue {}", queue.name);
+    each(conn, queues, name, notes, async |channel, queue| {
+        let options = QueueDeclareOptions {
+            durable: true,
+            ..QueueDeclareOptions::default()
+        };
+        let name = short(&queue.name).unwrap_or_default();
+        channel
+            .queue_declare(name, options, table(&queue.arguments))
+            .await
+            .map(drop)
+    })
+    .await
+}
+
+/// Deletes queues with what is in them.
+pub(super) async fn delete(conn: &Connection, queues: &[String]) -> Result<(), LinkError> {
+    each(
+        conn,
+        queues,
+        String::clone,
+        &mut Vec::new(),
+        async |channel, queue| {
+            let name = short(queue).unwrap_or_default();
+            channel
+                .queue_delete(name, QueueDeleteOptions::default())
+                .await
+                .map(drop)
+        },
+    )
+    .await
+}
+
+/// Binds.
+pub(super) async fn bindings(
+    conn: &Connection,
+    bindings: &[&LiveBinding],
+    notes: &mut Vec<String>,
+) -> Result<(), LinkError> {
+    let name = |b: &&LiveBinding| format!("a binding of {} ({})", b.source, b.pattern);
+    each(conn, bindings, name, notes, async |channel, binding| {
+        let source = short(&binding.source).unwrap_or_default();
+        let pattern = short(&binding.pattern).unwrap_or_default();
+        let arguments = table(&binding.arguments);
+        match &binding.destination {
+            Destination::Queue(queue) => {
+                let queue = short(queue).unwrap_or_default();
+                channel
+                    .queue_bind(queue, source, pattern, QueueBindOptions::default(), arguments)
+                    .await
+            }
+            Destination::Exchange(exchange) => {
+                let exchange = short(exchange).unwrap_or_default();
+                channel
+                    .exchange_bind(
+                        exchange,
+                        source,
+                        pattern,
+                        ExchangeBindOptions::default(),
+                        arguments,
+                    )
+                    .await
+            }
+        }
+    })
+    .await
+}
+
+/// Does `work` with each of `items`, on a few channels at once.
+async fn each<T: Sync>(
+    conn: &Connection,
+    items: &[T],
+    name: impl Fn(&T) -> String,
+    notes: &mut Vec<String>,
+    work: impl AsyncFn(&Channel, &T) -> lapin::Result<()>,
+) -> Result<(), LinkError> {
+    let (left, refused) = (Mutex::new(items.iter()), Mutex::new(Vec::new()));
+    let lanes = (0..LANES.min(items.len())).map(|_| async {
+        let mut channel = within(ANSWER, conn.create_channel()).await?;
+        // The lock is given back before the await.
+        while let Some(item) = { left.lock().unwrap_or_else(PoisonError::into_inner).next() } {
+            match within(ANSWER, work(&channel, item)).await {
+                Ok(()) => {}
+                Err(LinkError::Broker(error)) if error.is_amqp_soft_error() => {
+                    let note = format!("{} is not part of it: {error}", name(item));
+                    refused.lock().unwrap_or_else(PoisonError::into_inner).push(note);
+                    channel = within(ANSWER, conn.create_channel()).await?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let _ = within(ANSWER, channel.close(200, "done".into())).await;
+        Ok(())
+    });
+    try_join_all(lanes).await?;
+    notes.extend(refused.into_inner().unwrap_or_else(PoisonError::into_inner));
+    Ok(())
+}
+
+fn table(arguments: &Arguments) -> FieldTable {
+    let mut table = FieldTable::default();
+    for (key, value) in arguments {
+        table.insert(short(key).unwrap_or_default(), amqp(value));
+    }
+    table
+}
+
+fn amqp(value: &Value) -> AMQPValue {
+    match value {
+        Value::Null => AMQPValue::Void,
+        Value::Bool(yes) => AMQPValue::Boolean(*yes),
+        Value::Number(number) => match number.as_i64() {
+            Some(whole) => AMQPValue::LongLongInt(whole),
+            None => AMQPValue::Double(number.as_f64().unwrap_or_default()),
+        },
+        Value::String(text) => AMQPValue::LongString(text.as_str().into()),
+        Value::Array(values) => {
+            let mut array = FieldArray::default();
+            values.iter().for_each(|value| array.push(amqp(value)));
+            AMQPValue::FieldArray(array)
+        }
+        Value::Object(map) => {
+            let map = map.clone().into_iter().collect();
+            AMQPValue::FieldTable(table(&map))
+        }
+    }
+}
