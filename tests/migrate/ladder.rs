@@ -101,7 +101,7 @@ async fn the_next_ladder_takes_over_while_delays_are_pending() {
     .await;
     stop.cancel();
     worker.await.unwrap();
-    let seen = seen.lock().unwrap();
+    let seen = seen.lock().unwrap().clone();
     let early: Vec<_> = due
         .iter()
         .filter(|(id, due)| seen[*id].iter().any(|at| at < *due))

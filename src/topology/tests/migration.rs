@@ -212,7 +212,7 @@ fn after_every_step_a_message_goes_to_one_of_two_queues_and_the_rest_is_finished
     let mut whole = before();
     let steps = run(&mut whole, Intent::Migrate, usize::MAX).len();
     assert!(under_way(&whole).is_empty());
-    let mut sorted = |mut live: Live| {
+    let sorted = |mut live: Live| {
         live.bindings
             .sort_by_key(|b| (b.source.clone(), b.pattern.clone()));
         live
