@@ -1,8 +1,9 @@
-//! Says which objects of a topology are missing, until all are there.
+//! Says which of the objects that a process uses are missing, until all are there.
 //!
 //! For a process that may not declare: on a broker whose operator applies the topology it starts, is not ready, says
-//! what it waits for, and goes on by itself. It looks passively, which needs no permission at all, on a connection of
-//! its own, and it looks no more once all is there: who loses a queue later is told by its consumer.
+//! what it waits for, and goes on by itself. It looks passively, on a connection of its own, and it looks no more once
+//! all is there: who loses a queue later is told by its consumer. From 4.3 on looking needs one permission, whichever,
+//! on the object: so it can be told of what the process uses, and of nothing else.
 //!
 //! May import: `broker`, `topology`, `supervisor`, `telemetry`.
 
@@ -16,7 +17,7 @@ use super::{
 use crate::{
     supervisor::backoff,
     telemetry::health::Health,
-    topology::{ObjectKind, ObjectName, Objects},
+    topology::{ObjectName, Objects},
 };
 
 /// Most missing objects that are named; the rest is counted.
@@ -42,38 +43,26 @@ pub async fn watch(
     cancel: &CancellationToken,
 ) {
     health.expect(part);
-    let mut waits = backoff();
-    let mut said = String::new();
-    // Each missing object is a line in the broker's log, so between two looks at all only one is looked for.
-    let mut waiting_for: Option<Objects> = None;
+    let (mut waits, mut said) = (backoff(), String::new());
     loop {
         let looked = tokio::select! {
             () = cancel.cancelled() => return,
-            looked = look(settings, waiting_for.as_ref().unwrap_or(objects)) => looked,
+            looked = look(settings, objects) => looked,
         };
         match looked {
-            Ok(missing) => match (missing.first(), waiting_for.is_some()) {
-                (None, false) => {
-                    health.up(part);
-                    tracing::info!(objects = objects.len(), "all of the topology is on the broker");
-                    return;
+            Ok(missing) if missing.is_empty() => {
+                health.up(part);
+                tracing::info!(part, "all that is used is on the broker");
+                return;
+            }
+            Ok(missing) => {
+                let why = describe(&missing);
+                health.down(part, &why);
+                if why != said {
+                    tracing::warn!(part, missing = missing.len(), "{why}");
+                    said = why;
                 }
-                (None, true) => {
-                    waiting_for = None;
-                    continue;
-                }
-                (Some(_), true) => {}
-                (Some(first), false) => {
-                    waiting_for = Some(only(objects, first));
-                    let why = describe(&missing);
-                    health.down(part, &why);
-                    if why != said {
-                        tracing::warn!(missing = missing.len(), "{why}");
-                        said = why;
-                        waits = backoff();
-                    }
-                }
-            },
+            }
             Err(error) => health.down(part, &error.to_string()),
         }
         tokio::select! {
@@ -90,26 +79,6 @@ async fn look(settings: &BrokerSettings, objects: &Objects) -> Result<Vec<Object
     // What was seen was seen, whether or not the broker says good-bye.
     let _ = tokio::time::timeout(settings.connect_timeout, bye).await;
     Ok(missing?)
-}
-
-/// The one object of `objects` that is called so.
-fn only(objects: &Objects, name: &ObjectName) -> Objects {
-    let of = |kind| name.kind == kind;
-    Objects {
-        exchanges: objects
-            .exchanges
-            .iter()
-            .filter(|exchange| of(ObjectKind::Exchange) && exchange.name == name.name)
-            .cloned()
-            .collect(),
-        queues: objects
-            .queues
-            .iter()
-            .filter(|queue| of(ObjectKind::Queue) && queue.name == name.name)
-            .cloned()
-            .collect(),
-        ..Objects::default()
-    }
 }
 
 fn describe(missing: &[ObjectName]) -> String {

@@ -1,11 +1,17 @@
 //! Deletes what a plan showed as extra: bindings, then queues, exchanges and policies.
 //!
-//! A queue goes only if it holds no message and has no consumer, asked right before. For classic queues the broker
-//! itself makes sure; for others it offers no such delete, so a message that comes by the default exchange in the
-//! millisecond between is lost, and then reported. Bindings go first, so that nothing else can come.
+//! A queue goes only if it holds no message, delivered ones included, and has no consumer. Bindings go first, so that
+//! nothing else comes. Queues that are not classic count what they hold every few seconds only, so they are looked at
+//! twice, a tick apart, and right before. For classic queues the broker itself makes sure; for others it offers no
+//! such delete, so a message that comes by the default exchange in the last millisecond is lost, and then reported.
 //!
 //! Dies between two deletions: what is gone is gone, and the next run finds the rest. May import: lapin, the
 //! topology's values, `management`.
+
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
 
 use lapin::{
     Connection,
@@ -25,6 +31,11 @@ use crate::topology::{
     live::LiveBinding,
     plan::{Extra, Unwanted},
 };
+
+/// The type whose queues the broker deletes only if they are empty and unused.
+const CLASSIC: &str = "classic";
+/// Longer than queues of other types take to count anew, unless `quorum_tick_interval` is set higher.
+const TICK: Duration = Duration::from_secs(6);
 
 /// What came of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,31 +80,37 @@ pub async fn prune(
         management,
         pruned: Pruned::default(),
     };
-    let rank = |extra: &&&Extra| match &extra.object {
+    let of = |rank: u8| {
+        extras
+            .iter()
+            .filter(move |extra| self::rank(&extra.object) == rank)
+    };
+    for extra in of(0) {
+        if let Unwanted::Binding(binding) = &extra.object {
+            let why = run.binding(binding).await?;
+            run.ended(extra, why);
+        }
+    }
+    run.queues(of(1)).await?;
+    for extra in of(2) {
+        let why = run.exchange(&extra.object.name().name).await?;
+        run.ended(extra, why);
+    }
+    for extra in of(3) {
+        management.delete_policy(&extra.object.name().name).await?;
+        run.ended(extra, None);
+    }
+    Ok(run.pruned)
+}
+
+/// In which order.
+fn rank(object: &Unwanted) -> u8 {
+    match object {
         Unwanted::Binding(_) => 0,
         Unwanted::Queue { .. } => 1,
         Unwanted::Exchange { .. } => 2,
         Unwanted::Policy { .. } => 3,
-    };
-    let mut ordered: Vec<&&Extra> = extras.iter().collect();
-    ordered.sort_by_key(rank);
-    for extra in ordered {
-        let why = match &extra.object {
-            Unwanted::Binding(binding) => run.binding(binding).await?,
-            Unwanted::Queue { name, kind } => run.queue(name, kind).await?,
-            Unwanted::Exchange { name } => run.exchange(name).await?,
-            Unwanted::Policy { name } => {
-                management.delete_policy(name).await?;
-                None
-            }
-        };
-        let object = extra.object.name();
-        match why {
-            None => run.pruned.deleted.push(object),
-            Some(why) => run.pruned.kept.push(Kept { object, why }),
-        }
     }
-    Ok(run.pruned)
 }
 
 struct Run<'a> {
@@ -157,8 +174,40 @@ impl Run<'_> {
         Ok(None)
     }
 
-    async fn queue(&mut self, name: &str, kind: &str) -> Result<Option<String>, PruneError> {
-        let looked = |channel: lapin::Channel| {
+    async fn queues<'e>(&mut self, extras: impl Iterator<Item = &'e &'e Extra>) -> Result<(), PruneError> {
+        let mut empty = Vec::new();
+        let mut messages = self.management.messages().await?;
+        for extra in extras {
+            let Unwanted::Queue { name, kind } = &extra.object else {
+                continue;
+            };
+            match self.holds(name, &messages).await? {
+                Some(why) => self.ended(extra, Some(why)),
+                None => empty.push((*extra, name, kind)),
+            }
+        }
+        let kinds: HashSet<&str> = empty.iter().map(|(_, _, kind)| kind.as_str()).collect();
+        if kinds.iter().any(|kind| *kind != CLASSIC) {
+            tokio::time::sleep(TICK).await;
+            messages = self.management.messages().await?;
+        }
+        for (extra, name, kind) in empty {
+            let why = match self.holds(name, &messages).await? {
+                Some(why) => Some(why),
+                None => self.delete(name, kind).await?,
+            };
+            self.ended(extra, why);
+        }
+        Ok(())
+    }
+
+    /// Why a queue can't go.
+    async fn holds(
+        &mut self,
+        name: &str,
+        messages: &HashMap<String, u64>,
+    ) -> Result<Option<String>, PruneError> {
+        let look = |channel: lapin::Channel| {
             let name = name.into();
             async move {
                 let options = QueueDeclareOptions {
@@ -168,25 +217,24 @@ impl Run<'_> {
                 channel.queue_declare(name, options, FieldTable::default()).await
             }
         };
-        let (ready, consumers) = match self.steps.step("looking at a queue", looked).await? {
-            Said::Done(queue) => (
-                u64::from(queue.message_count()),
-                u64::from(queue.consumer_count()),
-            ),
+        let (ready, consumers) = match self.steps.step("looking at a queue", look).await? {
+            Said::Done(queue) => (u64::from(queue.message_count()), queue.consumer_count()),
             Said::Gone => return Ok(None),
             Said::Refused(why) => return Ok(Some(why)),
         };
-        // Also what is unacknowledged, and what is on its way to a dead-letter exchange.
-        let counted = self.management.counts(name).await?.unwrap_or_default();
-        let (messages, consumers) = (counted.messages.max(ready), counted.consumers.max(consumers));
-        if messages > 0 || consumers > 0 {
-            return Ok(Some(format!(
+        let messages = messages.get(name).copied().unwrap_or_default().max(ready);
+        let holds = messages > 0 || consumers > 0;
+        Ok(holds.then(|| {
+            format!(
                 "it has {messages} messages and {consumers} consumers; let it run empty and stop what reads it, then \
                  prune again"
-            )));
-        }
+            )
+        }))
+    }
+
+    async fn delete(&mut self, name: &str, kind: &str) -> Result<Option<String>, PruneError> {
         // Other types answer these flags with an error that closes the connection.
-        let checked = kind == "classic";
+        let checked = kind == CLASSIC;
         let delete = |channel: lapin::Channel| {
             let name = name.into();
             async move {
@@ -206,6 +254,14 @@ impl Run<'_> {
             )),
             Said::Refused(why) => Some(why),
         })
+    }
+
+    fn ended(&mut self, extra: &Extra, why: Option<String>) {
+        let object = extra.object.name();
+        match why {
+            None => self.pruned.deleted.push(object),
+            Some(why) => self.pruned.kept.push(Kept { object, why }),
+        }
     }
 
     async fn exchange(&mut self, name: &str) -> Result<Option<String>, PruneError> {

@@ -22,7 +22,17 @@ use crate::topology::{
     live::{Arguments, LiveBinding},
 };
 
-/// Replaces the exchange of that name by `wanted` and binds `bindings` again. `Some` is the broker's refusal.
+/// What came of it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Replaced {
+    /// The exchange is as wanted. Named with the broker's words are the bindings that it refused: those of queues that
+    /// belong to another connection, which has to bind them again itself.
+    Done(Vec<(LiveBinding, String)>),
+    /// The broker refused to delete or to declare it.
+    Refused(String),
+}
+
+/// Replaces the exchange of that name by `wanted` and binds `bindings` again.
 ///
 /// # Errors
 /// If the broker goes away.
@@ -30,7 +40,7 @@ pub async fn exchange(
     conn: &Connection,
     wanted: &Exchange,
     bindings: &[LiveBinding],
-) -> Result<Option<String>, DeclareError> {
+) -> Result<Replaced, DeclareError> {
     let mut steps = Steps::new(conn);
     let name = wanted.name.as_str();
     let doing = format!("replacing exchange {name}");
@@ -40,7 +50,7 @@ pub async fn exchange(
             .await
     };
     if let Said::Refused(why) = steps.step(&doing, delete).await? {
-        return Ok(Some(why));
+        return Ok(Replaced::Refused(why));
     }
     let alternate = wanted.alternate.iter();
     let arguments: Arguments = alternate
@@ -60,8 +70,9 @@ pub async fn exchange(
             .await
     };
     if let Said::Refused(why) = steps.step(&doing, declare).await? {
-        return Ok(Some(why));
+        return Ok(Replaced::Refused(why));
     }
+    let mut refused = Vec::new();
     for binding in bindings {
         let (source, pattern) = (binding.source.as_str(), binding.pattern.as_str());
         let bind = |channel: lapin::Channel| async move {
@@ -95,8 +106,8 @@ pub async fn exchange(
         };
         // A queue that went with its consumer meanwhile needs no binding.
         if let Said::Refused(why) = steps.step(&doing, bind).await? {
-            return Ok(Some(why));
+            refused.push((binding.clone(), why));
         }
     }
-    Ok(None)
+    Ok(Replaced::Done(refused))
 }

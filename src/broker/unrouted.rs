@@ -33,6 +33,10 @@ pub struct UnroutedWatch {
 
 impl UnroutedWatch {
     /// Starts watching `alternate`. The queue is exclusive and goes with the connection of `link`.
+    ///
+    /// # Errors
+    /// Among others where the user may not configure, write and read queues that the broker names (`amq.gen-…`) or read
+    /// `alternate`; `link` is as good as before.
     pub async fn open(link: &Link, alternate: &str) -> Result<Self, LinkError> {
         let alternate = short(alternate).ok_or_else(|| LinkError::Name(alternate.to_owned()))?;
         let channel = link.channel().await?;

@@ -30,6 +30,7 @@ use crate::{
     store::Store,
     supervisor::supervise,
     telemetry::{exporter::Exporter, health::Health, metrics},
+    topology::export::used_by_serve,
 };
 
 /// Arguments of `serve`.
@@ -83,6 +84,10 @@ impl Serve {
             .map_err(|why| Failure::new(Exit::Failed, why, "metrics", "report this as a bug"))?;
         let (health, cancel) = (Health::default(), CancellationToken::new());
         let shared = build(config, &health, &cancel)?;
+        // Before anybody can ask: what has not begun is not ready.
+        for role in &config.serve.roles {
+            health.expect(role.as_str());
+        }
 
         let mut listeners = JoinSet::new();
         let stop_listening = CancellationToken::new();
@@ -200,7 +205,7 @@ fn look_for_topology(shared: &Shared, roles: &mut JoinSet<()>) {
     let (Some(settings), Some(publisher)) = (shared.broker.clone(), &shared.publisher) else {
         return;
     };
-    let objects = publisher.topology().objects();
+    let objects = used_by_serve(publisher.topology());
     let (health, cancel) = (shared.health.clone(), shared.cancel.clone());
     roles.spawn(async move {
         let look = || async {

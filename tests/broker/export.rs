@@ -1,17 +1,17 @@
 //! Exported definitions, imported by the broker, are the topology: nothing is left to declare, and nothing is different.
 
-use std::{collections::BTreeSet, path::Path};
+use std::{collections::BTreeSet, path::Path, time::Duration};
 
 use serde_json::Value;
 use tidegate::{
-    broker::declare,
-    core::ladder::Destination,
+    broker::{declare, management::Management},
+    core::{ladder::Destination, names::Names},
     topology::{
         Objects, Topology, export,
         live::{Live, Version},
     },
 };
-use tidegate_testkit::Vhost;
+use tidegate_testkit::{Vhost, eventually};
 
 use super::{
     declare::{apply, connect, shipped},
@@ -26,13 +26,20 @@ fn topology() -> Topology {
     let everything = "[[queue]]\nname = \"every.thing:queue\"\nbind = [\"every.*.\\\"quoted\\\"\", \"任务.#\"]\nowner = \"o\"\n\
                       max_length = 1000\nsingle_active_consumer = true\ndelivery_limit = 7\nconsumer_timeout = \"45m\"\n\
                       high_lane = { threshold = 200 }\n";
+    // B45: the longest names and keys that files may have.
+    let longest = format!(
+        "[[queue]]\nname = \"{}\"\nbind = [\"{}kk\"]\nowner = \"o\"\nconsumer_timeout = \"45m\"\nhigh_lane = {{ threshold = 1 }}\n",
+        "q.".repeat(116) + "q",
+        "错".repeat(78)
+    );
     let order =
         std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("topology/order.toml")).unwrap();
-    let platform = "ladder_version = 2\n[[fixed_delay]]\nname = \"30m\"\n";
+    let platform = "prefix = \"prefix-of-thirty-two-characters-\"\nladder_version = 2\n[[fixed_delay]]\nname = \"30m\"\n";
     Topology::parse(&[
         ("platform.toml", platform),
         ("order.toml", &order),
         ("every.toml", everything),
+        ("longest.toml", &longest),
     ])
     .unwrap()
 }
@@ -115,7 +122,7 @@ async fn an_import_makes_all_that_apply_would() {
     let vhost = Vhost::create().await;
     let (topology, reader) = (topology(), management(&vhost));
     let mut objects = topology.objects();
-    assert_eq!(objects.policies.len(), 1);
+    assert_eq!(objects.policies.len(), 2);
     if reader.read_live().await.unwrap().version < KNOWS_CONSUMER_TIMEOUT {
         // That is why they can be left out.
         let other = Vhost::create().await;
@@ -139,10 +146,35 @@ async fn an_import_makes_all_that_apply_would() {
         );
         assert_eq!((extra, missing), (vec![], vec![]));
     }
+    // One by one, as a repair does it, the longest name too.
+    for policy in &objects.policies {
+        reader.set_policy(policy).await.unwrap();
+    }
+    in_force(&reader, &objects).await;
     let connection = connect(vhost.amqp_url()).await;
     assert_eq!(declare::missing(&connection, &objects).await.unwrap(), []);
     assert_eq!(apply(&connection, &objects).await.unwrap().objects, objects.len());
     vhost.close().await;
+}
+
+/// Waits until the broker has put each policy in force for its queue and lane, and for nothing else.
+async fn in_force(reader: &Management, objects: &Objects) {
+    let mut wanted = BTreeSet::new();
+    for policy in &objects.policies {
+        let (_, queue) = policy.name.split_once(".consumer-timeout.").unwrap();
+        for name in [queue.to_owned(), Names::high_lane(queue)] {
+            wanted.insert((name, policy.name.clone()));
+        }
+    }
+    eventually(Duration::from_secs(30), "the policies in force", async || {
+        let live = reader.read_live().await.unwrap();
+        let found = live
+            .queues
+            .into_iter()
+            .filter_map(|q| Some((q.name, q.policy.filter(|p| !p.is_empty())?)));
+        found.collect::<BTreeSet<_>>() == wanted
+    })
+    .await;
 }
 
 /// An import that spans virtual hosts names its own in each object, whatever the name.

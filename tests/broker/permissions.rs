@@ -26,10 +26,13 @@ use tidegate::{
     publish::Task,
     router::Router,
     telemetry::health::{Health, Part},
-    topology::export::Role,
+    topology::{
+        Topology,
+        export::{self, Role},
+    },
     worker::{TaskError, Worker},
 };
-use tidegate_testkit::eventually;
+use tidegate_testkit::{Vhost, eventually};
 use tokio_util::sync::CancellationToken;
 
 use self::cast::{CHANGES, Cast, PASSWORD, Try, assert_allowed, assert_refused, order_team, report_team};
@@ -58,6 +61,10 @@ async fn an_operator_applies_and_reaches_no_further() {
         ],
     )
     .await;
+    let link = Link::new(cast.settings(&Role::Operator), "publish");
+    UnroutedWatch::open(&link, &cast.topology.names.unrouted())
+        .await
+        .unwrap();
     assert_refused(
         &operator,
         &[
@@ -294,7 +301,8 @@ async fn what_is_missing_is_named_until_the_operator_has_applied() {
     let looking = tokio::spawn({
         let (settings, topology) = (cast.settings(&Role::Serve), cast.topology.clone());
         let (health, stop) = (health.clone(), stop.clone());
-        async move { presence::watch(&settings, &topology.objects(), "topology", &health, &stop).await }
+        let objects = export::used_by_serve(&topology);
+        async move { presence::watch(&settings, &objects, "topology", &health, &stop).await }
     });
     let down = |part: &str, words: &[&str]| match health.parts().get(part) {
         Some(Part::Down(why)) => words.iter().all(|word| why.contains(word)),
@@ -331,4 +339,26 @@ async fn what_is_missing_is_named_until_the_operator_has_applied() {
     stop.cancel();
     running.await.unwrap();
     cast.close().await;
+}
+
+/// Of two thousand queues, each expression is one that this broker takes.
+#[tokio::test(flavor = "multi_thread")]
+async fn permissions_of_many_queues_are_taken_by_the_broker() {
+    let vhost = Vhost::create().await;
+    let team: String = (0..2_000)
+        .map(|n| format!("[[queue]]\nname = \"load.mine.q{n}.queue\"\nbind = [\"q{n}\"]\nowner = \"many\"\n"))
+        .collect();
+    let topology = Topology::parse(&[("many.toml", &team)]).unwrap();
+    let user = format!("many-{}", vhost.name());
+    for granted in export::permissions(&topology) {
+        assert!(granted.fit(), "{:?}", granted.role);
+        let patterns = (
+            granted.configure.as_str(),
+            granted.write.as_str(),
+            granted.read.as_str(),
+        );
+        vhost.management().add_user(&user, PASSWORD, patterns).await;
+    }
+    vhost.management().remove_user(&user).await;
+    vhost.close().await;
 }

@@ -1,6 +1,7 @@
-//! `topology export`, and what a warning in the files looks like from outside.
+//! `topology export`, what a warning in the files looks like from outside, and a publish with exported permissions.
 
 use serde_json::Value;
+use tidegate_testkit::Vhost;
 
 use crate::run::{ORDER, Tidegate};
 
@@ -61,4 +62,54 @@ fn a_warning_goes_to_stderr_and_stops_nothing() {
         "{ran:?}"
     );
     assert_eq!(ran.stderr.lines().count(), 1, "{ran:?}");
+}
+
+/// Whether a queue took the task can't be seen without a queue of one's own: that is said, and the task is published.
+#[tokio::test]
+async fn a_service_that_may_not_declare_publishes_and_is_told_what_was_not_checked() {
+    let vhost = Vhost::create().await;
+    let operator = with("").env("AMQP_URL", vhost.amqp_url());
+    assert_eq!(operator.run(&["topology", "apply"]).code, 0);
+    let granted = operator.run(&["topology", "export", "--format", "permissions"]);
+    let line = granted
+        .stdout
+        .lines()
+        .find(|line| line.contains("'SERVICE'"))
+        .unwrap();
+    let words: Vec<&str> = line.split('\'').skip(1).step_by(2).collect();
+    let [_, _, configure, write, read] = words[..] else {
+        panic!("{words:?}")
+    };
+    let user = format!("service-{}", vhost.name());
+    vhost
+        .management()
+        .add_user(&user, "s3cret-pa55", (configure, write, read))
+        .await;
+    let service = with("").env("AMQP_URL", &vhost.amqp_url_as(&user, "s3cret-pa55"));
+    let call = [
+        "publish",
+        "--type",
+        "order.close",
+        "--payload",
+        "{}",
+        "--id",
+        "t-1",
+        "--json",
+    ];
+    let ran = service.run(&call);
+    assert_eq!(
+        (ran.code, ran.json()["status"].as_str()),
+        (0, Some("confirmed")),
+        "{ran:?}"
+    );
+    let note = "note: whether a queue takes it can't be checked";
+    assert!(
+        ran.stderr.contains(note) && ran.stderr.contains("ACCESS_REFUSED"),
+        "{ran:?}"
+    );
+    assert!(!ran.stderr.contains("s3cret-pa55"), "{ran:?}");
+    let refused = service.run(&["topology", "apply"]);
+    assert_eq!(refused.code, 1, "{refused:?}");
+    vhost.management().remove_user(&user).await;
+    vhost.close().await;
 }

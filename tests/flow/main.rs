@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::large_futures)]
 
 mod delays;
+mod destination_gone;
 mod outcomes;
 mod platform;
 mod poison;

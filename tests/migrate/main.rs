@@ -4,5 +4,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::large_futures)]
 
 mod every_step;
+mod ladder;
 mod load;
+mod no_consumers;
+mod origin;
 mod platform;
+mod retreat;

@@ -36,6 +36,25 @@ pub(crate) const SETTLE: Duration = Duration::from_secs(3);
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
+/// The queue that is migrated.
+pub(crate) const QUEUE: &str = "order.close.queue";
+
+/// Its topology.
+pub(crate) const FILES: &[(&str, &str)] = &[
+    ("platform.toml", "prefix = \"task\""),
+    (
+        "order.toml",
+        r#"
+[[queue]]
+name = "order.close.queue"
+bind = ["order.close.#"]
+owner = "test"
+task_types = ["order.close.timeout"]
+retry = { max_retries = 3, initial = "100ms", multiplier = 2.0, max = "1s", jitter = 0.0 }
+"#,
+    ),
+];
+
 pub(crate) struct Platform {
     pub(crate) vhost: Vhost,
     /// What the migrations lead to.

@@ -135,6 +135,12 @@ impl Management {
         self.send(self.request(Method::PUT, &path).json(&granted)).await;
     }
 
+    /// Sets a policy, given as the API takes it.
+    pub async fn put_policy(&self, name: &str, policy: &Value) {
+        let path = format!("/api/policies/{}/{}", self.vhost, encode(name));
+        self.send(self.request(Method::PUT, &path).json(policy)).await;
+    }
+
     /// Gives a user a tag such as `policymaker`, and the password anew.
     pub async fn tag_user(&self, name: &str, password: &str, tag: &str) {
         let user = json!({"password": password, "tags": tag});

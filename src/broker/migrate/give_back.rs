@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use futures::StreamExt;
 use lapin::{
-    options::{BasicConsumeOptions, BasicQosOptions, BasicRejectOptions},
+    options::{BasicConsumeOptions, BasicNackOptions, BasicQosOptions},
     types::FieldTable,
 };
 use tokio::time::{MissedTickBehavior, interval};
@@ -34,7 +34,7 @@ impl Migration {
             BasicConsumeOptions::default(),
             FieldTable::default(),
         );
-        let mut deliveries = answer(&doing, consume).await?;
+        let mut deliveries = answer(&doing, consume).await?.ready_chunks(PREFETCH.into());
         let mut settle = Settle::new(self.options.settle);
         let (mut least, mut fell) = (u64::MAX, Instant::now());
         let mut said = Instant::now();
@@ -43,17 +43,21 @@ impl Migration {
         loop {
             tokio::select! {
                 next = deliveries.next() => {
-                    let Some(delivery) = next else {
+                    let Some(chunk) = next else {
                         return Err(gone(&doing, "the broker ended the consumer"));
                     };
-                    let delivery = answer(&doing, async { delivery }).await?;
-                    let identity = identity(&delivery);
-                    self.arrived.note(identity);
-                    let reject = delivery.acker.reject(BasicRejectOptions { requeue: false });
-                    if !answer(&doing, reject).await? {
-                        return Err(gone(&doing, "the channel is gone"));
+                    // As many as have arrived at once: one write each would be most of the time.
+                    let mut last = 0;
+                    let mut identities = Vec::with_capacity(chunk.len());
+                    for delivery in chunk {
+                        let delivery = answer(&doing, async { delivery }).await?;
+                        last = delivery.delivery_tag;
+                        identities.push(identity(&delivery));
                     }
-                    self.returned.note(identity);
+                    identities.iter().for_each(|identity| self.arrived.note(*identity));
+                    let reject = BasicNackOptions { multiple: true, requeue: false };
+                    answer(&doing, channel.basic_nack(last, reject)).await?;
+                    identities.into_iter().for_each(|identity| self.returned.note(identity));
                 }
                 _ = looks.tick() => {
                     self.stop_if_told()?;

@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// Longest wait for one answer.
-pub(super) const ANSWER: Duration = Duration::from_secs(30);
+const ANSWER: Duration = Duration::from_secs(30);
 /// How long the broker may take to notice that the last run is dead.
 const LOCK_WAIT: Duration = Duration::from_secs(15);
 

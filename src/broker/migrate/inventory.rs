@@ -6,9 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures::{FutureExt, StreamExt};
+use futures::{FutureExt, StreamExt, stream::SelectAll};
 use lapin::{
-    options::{BasicConsumeOptions, QueueDeclareOptions},
+    Channel, Consumer,
+    options::{BasicConsumeOptions, BasicQosOptions, QueueDeclareOptions},
     types::FieldTable,
 };
 use tokio::time::interval;
@@ -23,57 +24,101 @@ use crate::topology::migration::Temporary;
 
 /// Most messages that are read.
 const MOST: usize = 1_000_000;
+/// Messages for one consumer; a quorum queue gives no more than 2,000 to one that states no number.
+const EACH: u16 = 60_000;
 /// What a killed run had published may still be on its way for a moment after its connection is gone.
 const AFTERMATH: Duration = Duration::from_secs(1);
 
 impl Migration {
+    /// Everything that is in the shelter a moment after this was called. What comes in later is none of a killed run's.
     pub(super) async fn inventory(&mut self) -> Result<HashSet<Identity>, MigrateError> {
         let shelter = Temporary::Shelter.of(&self.queue);
-        let doing = format!("reading what is in {shelter}");
-        let channel = self.hands.channel().await?;
-        let consume = channel.basic_consume(
-            name_of(&shelter)?,
-            name_of(&format!("tidegate-{}", uuid::Uuid::now_v7()))?,
-            BasicConsumeOptions::default(),
-            FieldTable::default(),
-        );
-        let mut deliveries = answer(&doing, consume).await?;
-        let (mut found, mut read) = (HashSet::new(), 0);
-        let (started, mut ticks, mut whole) = (Instant::now(), interval(Duration::from_millis(100)), None);
-        while whole.is_none_or(|whole| read < whole) {
-            let next = tokio::select! {
-                next = deliveries.next() => next,
-                _ = ticks.tick(), if whole.is_none() => {
-                    if started.elapsed() >= AFTERMATH {
-                        // On the same channel: whatever was sent before this answer has arrived when it does.
-                        let options = QueueDeclareOptions::durable().passive();
-                        let declare = channel.queue_declare(name_of(&shelter)?, options, FieldTable::default());
-                        let ready = answer(&doing, declare).await?.message_count() as usize;
-                        while let Some(Some(delivery)) = deliveries.next().now_or_never() {
-                            found.insert(identity(&answer(&doing, async { delivery }).await?));
-                            read += 1;
-                        }
-                        whole = Some(read + ready);
+        let mut reader = Reader {
+            doing: format!("reading what is in {shelter}"),
+            channel: self.hands.channel().await?,
+            shelter,
+            consumers: SelectAll::new(),
+            found: HashSet::new(),
+            read: 0,
+        };
+        let qos = reader.channel.basic_qos(EACH, BasicQosOptions::default());
+        answer(&reader.doing, qos).await?;
+        reader.subscribe().await?;
+        let started = Instant::now();
+        let mut ticks = interval(Duration::from_millis(50));
+        loop {
+            tokio::select! {
+                next = reader.consumers.next() => reader.take(next).await?,
+                _ = ticks.tick() => {
+                    // Nothing ready: all that was there has been sent, and read by now.
+                    if reader.catch_up().await? == 0 && started.elapsed() >= AFTERMATH {
+                        break;
                     }
-                    continue;
+                    if reader.read >= reader.consumers.len() * usize::from(EACH) {
+                        reader.subscribe().await?;
+                    }
                 }
-            };
-            let Some(delivery) = next else {
-                return Err(gone(&doing, "the broker ended the consumer"));
-            };
-            found.insert(identity(&answer(&doing, async { delivery }).await?));
-            read += 1;
-            if read > MOST {
+            }
+            if reader.read > MOST {
                 return Err(MigrateError::Refusal {
-                    doing,
                     reason: format!(
                         "it holds more than {MOST} messages; start a consumer of {} instead",
                         self.queue
                     ),
+                    doing: reader.doing,
                 });
             }
         }
-        answer(&doing, channel.close(200, "seen".into())).await?;
-        Ok(found)
+        answer(&reader.doing, reader.channel.close(200, "seen".into())).await?;
+        Ok(reader.found)
+    }
+}
+
+struct Reader {
+    doing: String,
+    channel: Channel,
+    shelter: String,
+    consumers: SelectAll<Consumer>,
+    found: HashSet<Identity>,
+    read: usize,
+}
+
+impl Reader {
+    async fn subscribe(&mut self) -> Result<(), MigrateError> {
+        let consume = self.channel.basic_consume(
+            name_of(&self.shelter)?,
+            name_of(&format!("tidegate-{}", uuid::Uuid::now_v7()))?,
+            BasicConsumeOptions::default(),
+            FieldTable::default(),
+        );
+        self.consumers.push(answer(&self.doing, consume).await?);
+        Ok(())
+    }
+
+    async fn take(
+        &mut self,
+        next: Option<lapin::Result<lapin::message::Delivery>>,
+    ) -> Result<(), MigrateError> {
+        let Some(delivery) = next else {
+            return Err(gone(&self.doing, "the broker ended the consumer"));
+        };
+        let delivery = answer(&self.doing, async { delivery }).await?;
+        self.found.insert(identity(&delivery));
+        self.read += 1;
+        Ok(())
+    }
+
+    /// Reads all that was sent so far, and answers how many messages are still ready. The question goes over the same
+    /// channel, so whatever was sent before its answer has arrived when that does.
+    async fn catch_up(&mut self) -> Result<usize, MigrateError> {
+        let options = QueueDeclareOptions::durable().passive();
+        let declare = self
+            .channel
+            .queue_declare(name_of(&self.shelter)?, options, FieldTable::default());
+        let ready = answer(&self.doing, declare).await?.message_count();
+        while let Some(next) = self.consumers.next().now_or_never() {
+            self.take(next).await?;
+        }
+        Ok(ready as usize)
     }
 }

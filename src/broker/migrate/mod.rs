@@ -215,7 +215,7 @@ impl Migration {
             (action, _) => self.perform(action, classic).await?,
         }
         self.report.steps += 1;
-        self.known.drained &= action == Action::Drain;
+        self.known = self.known.after(&action);
         self.count();
         if self.intent == Intent::Migrate || action != Action::Drain {
             (self.progress)(Progress::Did(action.clone()));
@@ -255,18 +255,16 @@ impl Migration {
             Action::Route(link) => hands.bind(link, To::Exchange(&in_)).await?,
             Action::Cut(link) => hands.unbind(link, To::Queue(&queue)).await?,
             Action::PullLever => {
-                self.known.returned = false;
                 hands
                     .unbind(&plain(Temporary::In, &queue), To::Queue(&queue))
                     .await?;
             }
             Action::Drain => match self.drain().await? {
-                Drained::Empty => self.known.drained = true,
+                Drained::Empty => {}
                 Drained::Held(left) => {
                     (self.progress)(Progress::GivingUp { left });
                     self.verdict = Some(MigrateError::Held { queue, left });
                     self.intent = Intent::Retreat;
-                    self.known.returned = false;
                 }
             },
             Action::Delete => {
@@ -287,13 +285,9 @@ impl Migration {
                     .bind(&plain(Temporary::Back, &queue), To::Queue(&queue))
                     .await?
             }
-            Action::Return => {
-                self.give_back().await?;
-                self.known.returned = true;
-            }
+            Action::Return => self.give_back().await?,
             Action::Remove(Temporary::Shelter) => {
                 self.report.lost += hands.delete_queue(&shelter, false).await?;
-                self.known.returned = false;
             }
             Action::Remove(temporary) => hands.delete_exchange(&temporary.of(&queue)).await?,
         }

@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use futures::{FutureExt, StreamExt, stream::FuturesUnordered};
+use futures::{StreamExt, stream::FuturesUnordered};
 use lapin::{
     Acker, Channel, Confirmation,
     message::Delivery,
@@ -15,11 +15,11 @@ use lapin::{
     },
     types::FieldTable,
 };
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{MissedTickBehavior, interval};
 
 use super::{
     LOOK, MigrateError, Migration, Progress, SAY,
-    hands::{ANSWER, answer, name_of},
+    hands::{answer, name_of},
     identity::Identity,
 };
 use crate::{broker::message, topology::migration::Temporary};
@@ -49,25 +49,19 @@ impl Migration {
         let (mut ending, mut said) = (false, std::time::Instant::now());
         loop {
             tokio::select! {
-                Some(result) = flight.next(), if !flight.is_empty() => {
-                    let identity = confirmed(&doing, result).await?;
-                    self.moved.note(identity);
-                }
+                Some(moved) = flight.next(), if !flight.is_empty() => self.moved.note(moved?),
                 next = deliveries.next() => match next {
                     Some(delivery) => {
                         let delivery = answer(&doing, async { delivery }).await?;
-                        let identity = identity(&delivery);
                         if delivery.redelivered && inventory.is_none() {
                             inventory = Some(self.inventory().await?);
                         }
-                        if delivery.redelivered && contains(&inventory, &identity) {
+                        if delivery.redelivered && contains(&inventory, &identity(&delivery)) {
                             acknowledge(&doing, &delivery.acker).await?;
                             self.report.already_moved += 1;
                         } else {
                             let next = Temporary::Next.of(&self.queue);
-                            let confirm = publish(&doing, &channel, &next, &delivery).await?;
-                            let acker = delivery.acker;
-                            flight.push(confirm.map(move |confirmation| (acker, identity, confirmation)));
+                            flight.push(move_one(doing.clone(), channel.clone(), next, delivery));
                         }
                     }
                     None if ending => break,
@@ -89,54 +83,39 @@ impl Migration {
                 }
             }
         }
-        while let Some(result) = flight.next().await {
-            let identity = confirmed(&doing, result).await?;
-            self.moved.note(identity);
+        while let Some(moved) = flight.next().await {
+            self.moved.note(moved?);
         }
         answer(&doing, channel.close(200, "done".into())).await
     }
 }
 
-async fn publish(
-    doing: &str,
-    channel: &Channel,
-    exchange: &str,
-    delivery: &Delivery,
-) -> Result<
-    impl Future<Output = Result<lapin::Result<Confirmation>, tokio::time::error::Elapsed>> + use<>,
-    MigrateError,
-> {
+/// Publishes to the shelter, waits for the confirm, acknowledges. All of a channel's run in one task, so that lapin can't
+/// mix their confirms up.
+async fn move_one(
+    doing: String,
+    channel: Channel,
+    exchange: String,
+    delivery: Delivery,
+) -> Result<Identity, MigrateError> {
     let (properties, headers) = message::carried(&delivery.properties);
     let options = BasicPublishOptions {
         mandatory: true,
         ..BasicPublishOptions::default()
     };
     let published = channel.basic_publish(
-        name_of(exchange)?,
+        name_of(&exchange)?,
         delivery.routing_key.clone(),
         options,
         &delivery.data,
         properties.with_headers(headers.into_table()),
     );
-    let confirm = answer(doing, published).await?;
-    Ok(timeout(ANSWER, confirm))
-}
-
-/// Acknowledges what the shelter has taken.
-async fn confirmed(
-    doing: &str,
-    (acker, identity, confirmation): (
-        Acker,
-        Identity,
-        Result<lapin::Result<Confirmation>, tokio::time::error::Elapsed>,
-    ),
-) -> Result<Identity, MigrateError> {
-    match confirmation {
-        Ok(Ok(Confirmation::Ack(None))) => acknowledge(doing, &acker).await.map(|()| identity),
-        Ok(Ok(_)) => Err(gone(doing, "the temporary queue did not take a message")),
-        Ok(Err(error)) => Err(gone(doing, &error.to_string())),
-        Err(_) => Err(gone(doing, "no confirm in time")),
+    let confirm = answer(&doing, published).await?;
+    if !matches!(answer(&doing, confirm).await?, Confirmation::Ack(None)) {
+        return Err(gone(&doing, "the temporary queue did not take a message"));
     }
+    acknowledge(&doing, &delivery.acker).await?;
+    Ok(identity(&delivery))
 }
 
 async fn acknowledge(doing: &str, acker: &Acker) -> Result<(), MigrateError> {

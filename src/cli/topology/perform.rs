@@ -20,13 +20,13 @@ use crate::{
         declare,
         management::Management,
         prune::{self, PruneError},
-        replace,
+        replace::{self, Replaced},
     },
     config::Config,
     topology::{
         Exchange,
         live::LiveBinding,
-        plan::{Change, Extra, Remedy, plan},
+        plan::{Change, Extra, Remedy, plan, shown},
     },
 };
 
@@ -92,7 +92,7 @@ pub(super) async fn perform(
 ) -> Result<(Planned, Done), Failure> {
     let mut done = Done::default();
     if wish.replace_exchanges {
-        replace_exchanges(&mut planned, management, config, &mut done).await?;
+        replace_exchanges(&mut planned, management, config, output, &mut done).await?;
     }
     let (objects, left_out) = planned.plan.adds();
     if !objects.is_empty() {
@@ -123,7 +123,7 @@ pub(super) async fn perform(
     done.open
         .extend(open.into_iter().flat_map(|change| details(change, &planned)));
     done.open.extend(left_out.into_iter().map(|name| Detail {
-        text: format!("{name} left out: one of its ends is in conflict"),
+        text: shown(&format!("{name} left out: one of its ends is in conflict")),
         data: json!({"object": name.name, "kind": name.kind.as_str(), "leftOut": true}),
     }));
     let extras: Vec<&Extra> = planned.plan.extras().collect();
@@ -151,7 +151,7 @@ async fn prune_all(
     done.pruned = pruned.deleted.len();
     done.extra = pruned.kept.len();
     done.open.extend(pruned.kept.into_iter().map(|kept| Detail {
-        text: format!("{} kept: {}", kept.object, kept.why),
+        text: shown(&format!("{} kept: {}", kept.object, kept.why)),
         data: json!({"object": kept.object.name, "kind": kept.object.kind.as_str(), "kept": kept.why}),
     }));
     Ok(())
@@ -162,6 +162,7 @@ async fn replace_exchanges(
     planned: &mut Planned,
     management: &Management,
     config: &Config,
+    output: Output,
     done: &mut Done,
 ) -> Result<(), Failure> {
     let is_replaceable = |name: &str| {
@@ -190,9 +191,18 @@ async fn replace_exchanges(
         let bindings: Vec<LiveBinding> = planned.live.bindings.iter().filter(touches).cloned().collect();
         let result = replace::exchange(&connection, exchange, &bindings).await;
         match result.map_err(|error| declare_failed(&error, config))? {
-            None => done.replaced += 1,
-            Some(why) => done.open.push(Detail {
-                text: format!("exchange {name} was not replaced: {why}"),
+            Replaced::Done(refused) => {
+                done.replaced += 1;
+                for (binding, why) in refused {
+                    output.message(&format!(
+                        "warning: {} was not bound to exchange {name} again; restart its owner, which binds it: {}",
+                        shown(binding.destination_name()),
+                        shown(&why)
+                    ));
+                }
+            }
+            Replaced::Refused(why) => done.open.push(Detail {
+                text: format!("exchange {name} was not replaced: {}", shown(&why)),
                 data: json!({"object": name, "kind": "exchange", "kept": why}),
             }),
         }
@@ -215,7 +225,10 @@ fn details(change: &Change, planned: &Planned) -> Vec<Detail> {
     };
     let json = change.to_json();
     let differences = json["differences"].as_array().into_iter().flatten();
-    let sentence = format!("{}; fix: {advice}", conflict.sentence(planned.live.version));
+    let sentence = shown(&format!(
+        "{}; fix: {advice}",
+        conflict.sentence(planned.live.version)
+    ));
     let data = |difference: &Value| {
         let mut data = difference.clone();
         data["object"] = conflict.object.name.as_str().into();

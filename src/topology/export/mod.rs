@@ -15,7 +15,7 @@ use std::time::Duration;
 pub use definitions::definitions;
 pub use markdown::markdown;
 pub use mermaid::mermaid;
-pub use permissions::{Permissions, Role, permissions, set_permissions};
+pub use permissions::{MAX_PATTERN_BYTES, Permissions, Role, permissions, set_permissions, used_by_serve};
 pub use svg::svg;
 
 /// A span for people: its two largest units, with `~` where smaller ones are left out.

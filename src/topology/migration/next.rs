@@ -24,6 +24,21 @@ pub struct Known {
     pub returned: bool,
 }
 
+impl Known {
+    /// What is known once `action` is done; what was seen to be empty stays so only while nothing can get there.
+    #[must_use]
+    pub fn after(self, action: &Action) -> Self {
+        Self {
+            drained: *action == Action::Drain,
+            returned: match action {
+                Action::Return => true,
+                Action::PullLever | Action::Remove(Temporary::Shelter) => false,
+                _ => self.returned,
+            },
+        }
+    }
+}
+
 /// What comes next.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Next {

@@ -194,9 +194,10 @@ impl Search<'_> {
     }
 
     fn policies(&self, wanted: &Objects, plan: &mut Plan) {
+        let wanted: HashSet<&str> = wanted.policies.iter().map(|p| p.name.as_str()).collect();
         for policy in self.live.policies.iter().filter(|p| !p.operator) {
             let ours = self.scope.own(&policy.name).is_some();
-            let is_wanted = wanted.policies.iter().any(|p| p.name == policy.name);
+            let is_wanted = wanted.contains(policy.name.as_str());
             if ours && !is_wanted && !self.scope.ignores(&policy.name) {
                 plan.changes.push(Change::Extra(Extra {
                     object: Unwanted::Policy {

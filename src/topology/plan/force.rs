@@ -3,6 +3,8 @@
 //! Of the policies that match an object the one of highest priority is in force, and likewise of the operator
 //! policies; the two are merged. A policy with a key that the queue's type doesn't know is in force nowhere.
 
+use std::collections::HashMap;
+
 use fancy_regex::Regex;
 use serde_json::Value as Json;
 
@@ -82,10 +84,19 @@ pub(super) enum Winner {
 
 /// All policies, ready to be matched.
 pub(super) struct Policies<'a> {
-    user: Vec<(Regex, &'a LivePolicy)>,
-    operator: Vec<(Regex, &'a LivePolicy)>,
+    user: Ranked<'a>,
+    operator: Ranked<'a>,
     /// Policies whose pattern this program can't read.
     pub(super) unread: Vec<Unread>,
+}
+
+/// Policies, strongest first. One that names its objects exactly, as the platform's own do, is looked up: there may be one
+/// for each of thousands of queues.
+#[derive(Default)]
+struct Ranked<'a> {
+    policies: Vec<&'a LivePolicy>,
+    exact: HashMap<String, Vec<usize>>,
+    patterns: Vec<(usize, Regex)>,
 }
 
 /// The policies in force on one object.
@@ -104,26 +115,20 @@ pub(super) struct Effective {
 
 impl<'a> Policies<'a> {
     pub(super) fn new(live: &'a Live) -> Self {
-        let mut policies = Self {
-            user: Vec::new(),
-            operator: Vec::new(),
-            unread: Vec::new(),
+        let mut unread = Vec::new();
+        let mut ranked = |operator: bool| {
+            let mut policies: Vec<&LivePolicy> =
+                live.policies.iter().filter(|p| p.operator == operator).collect();
+            // The first that matches is in force. Of equal priorities the broker takes any.
+            policies.sort_by_key(|policy| (-policy.priority, policy.name.as_str()));
+            Ranked::new(policies, &mut unread)
         };
-        for policy in &live.policies {
-            match Regex::new(&policy.pattern) {
-                Ok(pattern) if policy.operator => policies.operator.push((pattern, policy)),
-                Ok(pattern) => policies.user.push((pattern, policy)),
-                Err(_) => policies.unread.push(Unread {
-                    what: format!("what {} matches", Origin::of(policy)),
-                    why: "its pattern is a regular expression that only the broker understands".to_owned(),
-                }),
-            }
+        let (user, operator) = (ranked(false), ranked(true));
+        Self {
+            user,
+            operator,
+            unread,
         }
-        // The first that matches is in force. Of equal priorities the broker takes any.
-        let rank = |(_, policy): &(Regex, &LivePolicy)| (-policy.priority, policy.name.clone());
-        policies.user.sort_by_cached_key(rank);
-        policies.operator.sort_by_cached_key(rank);
-        policies
     }
 
     pub(super) fn of_queue(&self, name: &str, kind: &str) -> InForce<'a> {
@@ -152,18 +157,68 @@ impl<'a> Policies<'a> {
     }
 
     fn of(&self, name: &str, fits: impl Fn(&LivePolicy) -> bool) -> InForce<'a> {
-        let first = |policies: &[(Regex, &'a LivePolicy)]| {
-            // A pattern that takes the matcher too long matches nothing, here as on the broker.
-            let found = policies
-                .iter()
-                .find(|(pattern, policy)| fits(policy) && pattern.is_match(name).unwrap_or(false));
-            found.map(|(_, policy)| *policy)
-        };
         InForce {
-            user: first(&self.user),
-            operator: first(&self.operator),
+            user: self.user.first(name, &fits),
+            operator: self.operator.first(name, &fits),
         }
     }
+}
+
+impl<'a> Ranked<'a> {
+    fn new(policies: Vec<&'a LivePolicy>, unread: &mut Vec<Unread>) -> Self {
+        let mut ranked = Self::default();
+        for (rank, policy) in policies.iter().enumerate() {
+            if let Some(names) = exact(&policy.pattern) {
+                for name in names {
+                    ranked.exact.entry(name).or_default().push(rank);
+                }
+                continue;
+            }
+            match Regex::new(&policy.pattern) {
+                Ok(pattern) => ranked.patterns.push((rank, pattern)),
+                Err(_) => unread.push(Unread {
+                    what: format!("what {} matches", Origin::of(policy)),
+                    why: "its pattern is a regular expression that only the broker understands".to_owned(),
+                }),
+            }
+        }
+        ranked.policies = policies;
+        ranked
+    }
+
+    /// The strongest that matches `name` and fits.
+    fn first(&self, name: &str, fits: impl Fn(&LivePolicy) -> bool) -> Option<&'a LivePolicy> {
+        let by_name = self.exact.get(name).into_iter().flatten().copied();
+        let exact = by_name.filter(|rank| fits(self.policies[*rank])).min();
+        // A pattern that takes the matcher too long matches nothing, here as on the broker.
+        let matches = |(rank, pattern): &&(usize, Regex)| {
+            fits(self.policies[*rank]) && pattern.is_match(name).unwrap_or(false)
+        };
+        let pattern = self.patterns.iter().find(matches).map(|(rank, _)| *rank);
+        exact
+            .into_iter()
+            .chain(pattern)
+            .min()
+            .map(|rank| self.policies[rank])
+    }
+}
+
+/// The names that a pattern of the form `^name$` or `^name$|^other$` matches, with no expression in them.
+fn exact(pattern: &str) -> Option<Vec<String>> {
+    let literal = |piece: &str| {
+        let inner = piece.strip_prefix('^')?.strip_suffix('$')?;
+        let (mut name, mut chars) = (String::new(), inner.chars());
+        while let Some(c) = chars.next() {
+            match c {
+                // A letter or digit after it would be a class or a reference.
+                '\\' => name.push(chars.next().filter(|c| c.is_ascii_punctuation())?),
+                c if c.is_ascii_alphanumeric() || "_-:".contains(c) => name.push(c),
+                _ => return None,
+            }
+        }
+        Some(name)
+    };
+    pattern.split('|').map(literal).collect()
 }
 
 impl InForce<'_> {
@@ -263,6 +318,23 @@ impl Origin {
             Self::OperatorPolicy(name)
         } else {
             Self::Policy(name)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_no_expression_is_taken_by_name() {
+        let names = |pattern: &str| exact(pattern).map(|names| names.join(" "));
+        assert_eq!(names(r"^a\.b-c$").as_deref(), Some("a.b-c"));
+        assert_eq!(names(r"^a$|^a\.high$").as_deref(), Some("a a.high"));
+        for expression in [
+            "a", "^a", "a$", "^a.b$", r"^a\d$", "^(a|b)$", r"^a\$", "^a$|b", ".*", "",
+        ] {
+            assert_eq!(names(expression), None, "{expression}");
         }
     }
 }

@@ -33,7 +33,7 @@ use self::{
 };
 use super::{
     ObjectKind, ObjectName, Objects,
-    live::{Live, LiveBinding, LiveExchange, LiveQueue, Unread, Version},
+    live::{Live, LiveBinding, LiveExchange, LivePolicy, LiveQueue, Unread, Version},
     migration::migrating_queue,
 };
 
@@ -201,11 +201,11 @@ fn after(wanted: &Objects, live: &Live, scope: &Scope, policies_known: bool) -> 
             pattern: b.pattern.clone(),
             arguments: BTreeMap::new(),
         }));
+    // One of the platform's own that is wanted no more is an extra, and what it does is no further difference.
+    after
+        .policies
+        .retain(|p| p.operator || scope.own(&p.name).is_none() || scope.ignores(&p.name));
     if policies_known {
-        let own: HashSet<&str> = wanted.policies.iter().map(|p| p.name.as_str()).collect();
-        after
-            .policies
-            .retain(|p| p.operator || !own.contains(p.name.as_str()));
         after.policies.extend(wanted.policies.iter().map(as_live));
     }
     after
@@ -293,12 +293,10 @@ fn own_policies(wanted: &Objects, live: &Live, plan: &mut Plan) {
     if live.unread.iter().any(|unread| unread.what == "policies") {
         return;
     }
+    let users = live.policies.iter().filter(|p| !p.operator);
+    let there: HashMap<&str, &LivePolicy> = users.map(|p| (p.name.as_str(), p)).collect();
     for policy in &wanted.policies {
-        let there = live
-            .policies
-            .iter()
-            .find(|p| !p.operator && p.name == policy.name);
-        let Some(there) = there else {
+        let Some(there) = there.get(policy.name.as_str()) else {
             plan.changes.push(Change::Add(Wanted::Policy(policy.clone())));
             continue;
         };

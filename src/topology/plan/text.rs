@@ -273,14 +273,14 @@ impl Conflict {
 impl Extra {
     /// What prevents pruning it, as last counted.
     pub fn holds(&self) -> Option<String> {
-        let count = |n: Option<u64>, what: &str| n.filter(|n| *n > 0).map(|n| format!("{n} {what}"));
-        let found: Vec<String> = [
-            count(self.messages, "messages"),
-            count(self.consumers, "consumers"),
-        ]
-        .into_iter()
-        .flatten()
-        .collect();
+        let count = |n: Option<u64>, what: &str| {
+            let s = if n == Some(1) { "" } else { "s" };
+            n.filter(|n| *n > 0).map(|n| format!("{n} {what}{s}"))
+        };
+        let found: Vec<String> = [count(self.messages, "message"), count(self.consumers, "consumer")]
+            .into_iter()
+            .flatten()
+            .collect();
         (!found.is_empty()).then(|| found.join(" and "))
     }
 }

@@ -221,3 +221,60 @@ fn permissions_name_the_ladder_as_the_ladder_does() {
     let shell = export::set_permissions(&topology, Some("a vhost"));
     assert!(shell.contains(r"-p 'a vhost' 'o'\''s team' '^$'"), "{shell}");
 }
+
+fn many(count: usize, name: impl Fn(usize) -> String) -> String {
+    (0..count)
+        .map(|n| {
+            format!(
+                "[[queue]]\nname = \"{}\"\nbind = [\"q{n}\"]\nowner = \"many\"\n",
+                name(n)
+            )
+        })
+        .collect()
+}
+
+/// Brokers from 4.3 on refuse an expression of more than 1,024 bytes.
+#[test]
+fn permissions_of_many_queues_fit_or_say_that_they_do_not() {
+    let other = "[[queue]]\nname = \"load.other.queue\"\nbind = [\"o\"]\nowner = \"other\"\n\
+                 [[queue]]\nname = \"load\"\nbind = [\"l\"]\nowner = \"other\"\n";
+    let parse = |team: &str| {
+        let files = [("platform.toml", ""), ("many.toml", team), ("other.toml", other)];
+        Topology::parse(&files).unwrap()
+    };
+    let read = |topology: &Topology| {
+        let all = export::permissions(topology);
+        assert!(all[0].role == Role::Operator && all[0].fit(), "{all:?}");
+        let many = all
+            .iter()
+            .find(|p| p.role == Role::Worker("many".to_owned()))
+            .unwrap();
+        (many.read.clone(), many.fit())
+    };
+    // Other owners have queues under `load`, so that prefix is not theirs alone.
+    let topology = parse(&many(2_000, |n| format!("load.mine.q{n}.queue")));
+    assert_eq!(read(&topology), (r"^(load\.mine(\..+)?)$".to_owned(), true));
+    let operator = &export::permissions(&topology)[0];
+    assert_eq!(operator.configure, r"^((?!amq\.).+|amq\.gen-.+)$");
+    let topology = parse(&many(2_000, |n| format!("load.q{n}.queue")));
+    assert!(!read(&topology).1);
+    let shell = export::set_permissions(&topology, None);
+    assert!(shell.contains("# worker of many\n# too many queues"), "{shell}");
+    assert!(shell.contains("'other'"), "who fits is printed");
+    let topology = parse(&many(3, |n| format!("load.q{n}")));
+    assert_eq!(read(&topology).0, r"^(load\.q0|load\.q1|load\.q2)$");
+}
+
+#[test]
+fn serve_uses_what_it_may_write_to_and_read() {
+    let used = export::used_by_serve(&hostile());
+    let exchanges: BTreeSet<&str> = used.exchanges.iter().map(|e| e.name.as_str()).collect();
+    assert_eq!(exchanges.len(), 3 + 8);
+    assert!(exchanges.contains("task.delay.v9.due") && exchanges.contains("task.dead"));
+    let queues: BTreeSet<&str> = used.queues.iter().map(|q| q.name.as_str()).collect();
+    assert_eq!(
+        queues,
+        BTreeSet::from(["task.failed.queue", "task.ingress.queue", "task.unrouted.queue"])
+    );
+    assert!(used.bindings.is_empty() && used.policies.is_empty());
+}

@@ -5,6 +5,7 @@ mod export;
 mod files;
 mod generations;
 mod lengths;
+mod migration;
 mod objects;
 mod overlap;
 mod plan;

@@ -222,26 +222,30 @@ async fn an_exchange_that_differs_is_replaced_only_when_asked() {
     for (name, body, _) in &wrong {
         site.put(&format!("exchanges/VHOST/{name}"), body.clone()).await;
     }
-    // Somebody listens in on dead letters.
+    // Two listen in on dead letters, one by a queue that only its own connection may bind.
     let (connection, channel) = site.client().await;
-    channel
-        .queue_declare(
-            "listener".into(),
-            QueueDeclareOptions::exclusive(),
-            FieldTable::default(),
-        )
-        .await
-        .unwrap();
-    channel
-        .queue_bind(
-            "listener".into(),
-            "task.dead".into(),
-            "a.#".into(),
-            QueueBindOptions::default(),
-            FieldTable::default(),
-        )
-        .await
-        .unwrap();
+    let shared = QueueDeclareOptions {
+        durable: true,
+        auto_delete: true,
+        ..QueueDeclareOptions::default()
+    };
+    for (queue, options) in [("listener", shared), ("own", QueueDeclareOptions::exclusive())] {
+        channel
+            .queue_declare(queue.into(), options, FieldTable::default())
+            .await
+            .unwrap();
+        let (to, key) = ("task.dead".into(), "a.#".into());
+        channel
+            .queue_bind(
+                queue.into(),
+                to,
+                key,
+                QueueBindOptions::default(),
+                FieldTable::default(),
+            )
+            .await
+            .unwrap();
+    }
     let plan = site.plan();
     for (name, _, expected) in &wrong {
         assert_eq!(differences(&plan, name), [*expected]);
@@ -263,6 +267,11 @@ async fn an_exchange_that_differs_is_replaced_only_when_asked() {
     let bindings = format!("/api/bindings/{}/e/task.dead/q/listener", site.vhost.name());
     let bindings = site.vhost.management().get(&bindings).await.unwrap();
     assert_eq!(bindings[0]["routing_key"], "a.#", "the listener still listens");
+    assert!(
+        ran.stderr
+            .contains("warning: own was not bound to exchange task.dead again"),
+        "{ran:?}"
+    );
     assert!(
         site.vhost
             .management()

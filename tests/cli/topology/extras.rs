@@ -1,7 +1,7 @@
 //! What nothing wants: shown, kept without `--prune`, and deleted only where nothing is lost.
 
 use lapin::{
-    options::{BasicConsumeOptions, QueueBindOptions, QueueDeclareOptions},
+    options::{BasicConsumeOptions, BasicGetOptions, QueueBindOptions, QueueDeclareOptions},
     types::FieldTable,
 };
 use serde_json::{Value, json};
@@ -103,23 +103,16 @@ async fn a_queue_with_messages_or_consumers_is_never_pruned() {
         }
     }
     let (connection, channel) = site.client().await;
+    let mut consumers = Vec::new();
     for kind in kinds {
-        let consume = |name: String| {
-            let channel = channel.clone();
-            async move {
-                let options = BasicConsumeOptions::default();
-                channel
-                    .basic_consume(name.as_str().into(), "".into(), options, FieldTable::default())
-                    .await
-                    .unwrap()
-            }
-        };
-        consume(format!("task.{kind}.consumers")).await;
-        let taken = consume(format!("task.{kind}.unacked")).await;
-        channel
-            .basic_cancel(taken.tag(), lapin::options::BasicCancelOptions::default())
-            .await
-            .unwrap();
+        let name = format!("task.{kind}.consumers");
+        let (options, none) = (BasicConsumeOptions::default(), FieldTable::default());
+        let consumer = channel.basic_consume(name.as_str().into(), "".into(), options, none);
+        // Dropped, it would be cancelled.
+        consumers.push(consumer.await.unwrap());
+        let name = format!("task.{kind}.unacked");
+        let taken = channel.basic_get(name.as_str().into(), BasicGetOptions::default());
+        assert!(taken.await.unwrap().is_some());
     }
     let ran = site.run(&["topology", "apply", "--prune", "--json"]);
     assert_eq!(ran.code, 5, "{ran:?}");

@@ -26,6 +26,14 @@ async fn an_empty_vhost_needs_everything_once() {
     )));
     assert!(!text.stdout.contains('\u{1b}'), "colour is for terminals");
 
+    // B08: a delay for what was never declared is not accepted.
+    let delayed = site.run(&["publish", "--type", "order.close", "--delay", "1s", "--json"]);
+    assert_eq!(
+        (delayed.code, &delayed.json()["status"]),
+        (4, &json!("unroutable")),
+        "{delayed:?}"
+    );
+
     let applied = site.run(&["topology", "apply", "--json"]);
     assert_eq!(applied.code, 0, "{applied:?}");
     let json = applied.json();

@@ -1,6 +1,9 @@
 //! Policies that make the broker do otherwise, and the platform's own.
 
+use std::time::Duration;
+
 use serde_json::json;
+use tidegate_testkit::eventually;
 
 use super::{Site, TEAM, differences};
 
@@ -70,18 +73,14 @@ async fn a_policy_that_overrides_a_queue_is_named_until_it_is_gone() {
             "rabbitmqctl clear_operator_policy -p"
         };
         assert!(fix.contains(clear) && fix.contains("ops-1"), "{fix}");
-        // The broker agrees on what is in force.
-        let shown = site
-            .vhost
-            .management()
-            .get(&format!("/api/queues/{}/{object}", site.vhost.name()))
-            .await
-            .unwrap();
-        if let Some(in_force) = shown["effective_policy_definition"]
-            .as_object()
-            .filter(|d| !d.is_empty())
-        {
-            assert_eq!(json!(in_force), definition);
+        // The broker agrees on what is in force; 3.10 doesn't say.
+        if site.version().await >= (3, 12) {
+            let path = format!("/api/queues/{}/{object}", site.vhost.name());
+            eventually(Duration::from_secs(30), "the policy to be in force", async || {
+                let shown = site.vhost.management().get(&path).await.unwrap_or_default();
+                shown["effective_policy_definition"] == definition
+            })
+            .await;
         }
         let ran = site.run(&["topology", "apply"]);
         assert_eq!(ran.code, 5, "apply touches nobody else's policy: {ran:?}");

@@ -178,15 +178,17 @@ impl<'a> Seen<'a> {
         };
         let values: BTreeMap<&str, Effective> = KEYS.into_iter().map(value).collect();
         let text = |key: &str| values[key].text().map(str::to_owned);
-        let longest = |(of, longest): (&String, &Duration)| {
-            (*of == queue.name || Names::high_lane(of) == queue.name).then_some(*longest)
+        let of_lane = || {
+            scope
+                .max_timeouts
+                .get(queue.name.strip_suffix(&Names::high_lane(""))?)
         };
         Self {
             live: queue,
             role: Role::Foreign,
             dead_letter_exchange: text("dead-letter-exchange"),
             dead_letter_key: text("dead-letter-routing-key"),
-            max_timeout: scope.max_timeouts.iter().find_map(longest),
+            max_timeout: scope.max_timeouts.get(&queue.name).or_else(of_lane).copied(),
             values,
         }
     }

@@ -3,6 +3,7 @@
 mod drift;
 mod extras;
 mod lints;
+mod overridden;
 mod shown;
 mod stored;
 

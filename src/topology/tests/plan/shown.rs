@@ -50,7 +50,7 @@ fn a_plan_reads_like_this() {
     - x-message-ttl: 5 → not set
     fix: tidegate topology migrate order.close.queue
 - queue audit\u{1b}[2J (it is bound to task.exchange)
-    not pruned while it has 3 messages and 1 consumers
+    not pruned while it has 3 messages and 1 consumer
 - binding task.exchange → audit\u{1b}[2J (#) (task.exchange is the platform's)
 
 Plan: 2 to add, 1 to change, 2 conflicts, 2 extra."#
