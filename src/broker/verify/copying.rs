@@ -90,16 +90,17 @@ pub(super) async fn exchanges(
             .await
     })
     .await
+    .map(drop)
 }
 
-/// Declares queues.
+/// Declares queues; returns the names of those that were refused.
 pub(super) async fn queues(
     conn: &Connection,
     queues: &[&CopiedQueue],
     notes: &mut Vec<String>,
-) -> Result<(), LinkError> {
+) -> Result<Vec<String>, LinkError> {
     let name = |queue: &&CopiedQueue| format!("queue {}", queue.name);
-    each(conn, queues, name, notes, async |channel, queue| {
+    let refused = each(conn, queues, name, notes, async |channel, queue| {
         let options = QueueDeclareOptions {
             durable: true,
             ..QueueDeclareOptions::default()
@@ -110,7 +111,8 @@ pub(super) async fn queues(
             .await
             .map(drop)
     })
-    .await
+    .await?;
+    Ok(refused.into_iter().map(|at| queues[at].name.clone()).collect())
 }
 
 /// Deletes queues with what is in them.
@@ -129,6 +131,7 @@ pub(super) async fn delete(conn: &Connection, queues: &[String]) -> Result<(), L
         },
     )
     .await
+    .map(drop)
 }
 
 /// Binds.
@@ -164,26 +167,30 @@ pub(super) async fn bindings(
         }
     })
     .await
+    .map(drop)
 }
 
-/// Does `work` with each of `items`, on a few channels at once.
+/// Does `work` with each of `items`, on a few channels at once; notes what was refused, and returns its positions.
 async fn each<T: Sync>(
     conn: &Connection,
     items: &[T],
     name: impl Fn(&T) -> String,
     notes: &mut Vec<String>,
     work: impl AsyncFn(&Channel, &T) -> lapin::Result<()>,
-) -> Result<(), LinkError> {
-    let (left, refused) = (Mutex::new(items.iter()), Mutex::new(Vec::new()));
+) -> Result<Vec<usize>, LinkError> {
+    let (left, refused) = (Mutex::new(items.iter().enumerate()), Mutex::new(Vec::new()));
     let lanes = (0..LANES.min(items.len())).map(|_| async {
         let mut channel = within(ANSWER, conn.create_channel()).await?;
         // The lock is given back before the await.
-        while let Some(item) = { left.lock().unwrap_or_else(PoisonError::into_inner).next() } {
+        while let Some((at, item)) = { left.lock().unwrap_or_else(PoisonError::into_inner).next() } {
             match within(ANSWER, work(&channel, item)).await {
                 Ok(()) => {}
                 Err(LinkError::Broker(error)) if error.is_amqp_soft_error() => {
                     let note = format!("{} is not part of it: {error}", name(item));
-                    refused.lock().unwrap_or_else(PoisonError::into_inner).push(note);
+                    refused
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .push((at, note));
                     channel = within(ANSWER, conn.create_channel()).await?;
                 }
                 Err(error) => return Err(error),
@@ -193,8 +200,10 @@ async fn each<T: Sync>(
         Ok(())
     });
     try_join_all(lanes).await?;
-    notes.extend(refused.into_inner().unwrap_or_else(PoisonError::into_inner));
-    Ok(())
+    let refused = refused.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let (positions, texts): (Vec<usize>, Vec<String>) = refused.into_iter().unzip();
+    notes.extend(texts);
+    Ok(positions)
 }
 
 fn table(arguments: &Arguments) -> FieldTable {

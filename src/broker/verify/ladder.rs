@@ -146,15 +146,15 @@ fn taker(topology: &Topology, live: &Live, steps: &[Step], queue: &str) -> Optio
             exchange.name, exchange.kind
         ));
     }
+    // A pattern that can't be read here is taken to match.
     let takes = |b: &&crate::topology::live::LiveBinding| {
-        // A pattern that can't be read here is taken to match.
-        Pattern::parse(&b.pattern).is_ok_and(|p| !keys.iter().any(|key| p.matches(key)))
+        Pattern::parse(&b.pattern).map_or(true, |p| keys.iter().any(|key| p.matches(key)))
     };
     let extra = live
         .bindings
         .iter()
         .filter(|b| of_ladder(&b.source))
-        .find(|b| !wanted(b) && !takes(b));
+        .find(|b| takes(b) && !wanted(b));
     extra.map(|b| format!("the binding of {} with {:?}", b.source, b.pattern))
 }
 

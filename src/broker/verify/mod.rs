@@ -122,6 +122,7 @@ async fn through_copy(
         publisher: &publisher,
         arrivals: Arrivals::default(),
         ends: None,
+        refused: Vec::new(),
         report: Report {
             notes: plan.notes.clone(),
             ..Report::default()
@@ -165,6 +166,8 @@ struct Run<'a> {
     arrivals: Arrivals,
     /// Consumers of what is there for the whole time.
     ends: Option<Tap>,
+    /// Queues that the broker did not make again: nothing comes out of them.
+    refused: Vec<String>,
     report: Report,
 }
 
@@ -175,7 +178,7 @@ impl Run<'_> {
         copying::policies(&throwaway.management, &copy.policies, notes).await?;
         copying::exchanges(self.connection, &copy.exchanges, notes).await?;
         let queues: Vec<&CopiedQueue> = copy.ends.iter().chain(&copy.delays).collect();
-        copying::queues(self.connection, &queues, notes).await?;
+        self.refused = copying::queues(self.connection, &queues, notes).await?;
         let bindings: Vec<&LiveBinding> = copy.bindings.iter().collect();
         copying::bindings(self.connection, &bindings, notes).await?;
         Ok(())
@@ -195,7 +198,8 @@ impl Run<'_> {
             .filter_map(|name| plan.copy.business_bindings.get(name))
             .flatten()
             .collect();
-        copying::queues(self.connection, &queues, notes).await?;
+        let refused = copying::queues(self.connection, &queues, notes).await?;
+        self.refused.extend(refused);
         copying::bindings(self.connection, &bindings, notes).await?;
 
         self.arrivals.begin(batch);
@@ -204,10 +208,10 @@ impl Run<'_> {
         sending::publish(self.publisher, batch, live, &mut sent, |probe| probe.waits).await;
         sleep(WAIT).await;
         if self.ends.is_none() {
-            let ends: Vec<&str> = plan.copy.ends.iter().map(|queue| queue.name.as_str()).collect();
+            let ends = self.made(plan.copy.ends.iter());
             self.ends = Some(Tap::open(self.connection, &ends, &self.arrivals).await?);
         }
-        let names: Vec<&str> = queues.iter().map(|queue| queue.name.as_str()).collect();
+        let names = self.made(queues.into_iter());
         let tap = Tap::open(self.connection, &names, &self.arrivals).await?;
         sending::publish(self.publisher, batch, live, &mut sent, |p| {
             !p.waits && p.copies == 1
@@ -227,5 +231,11 @@ impl Run<'_> {
         let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
         copying::delete(self.connection, &names).await?;
         Ok(())
+    }
+
+    /// The names of those that the broker did make.
+    fn made<'q>(&self, queues: impl Iterator<Item = &'q CopiedQueue>) -> Vec<&'q str> {
+        let made = queues.filter(|queue| !self.refused.contains(&queue.name));
+        made.map(|queue| queue.name.as_str()).collect()
     }
 }

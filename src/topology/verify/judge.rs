@@ -83,33 +83,53 @@ impl Report {
         });
     }
 
-    /// Adds what can be seen without sending anything: delay queues that hold messages for another time than they should.
+    /// Adds what can be seen without sending anything: delay queues that hold messages for another time than they should, and
+    /// queues that are deleted with what is in them.
     pub fn add_times(&mut self, objects: &objects::Objects, live: &Live) {
         for wanted in &objects.queues {
-            let Some(objects::Value::Int(ttl)) = wanted.arguments.get("x-message-ttl") else {
-                continue;
-            };
             let Some(queue) = live.queue(&wanted.name) else {
                 continue;
             };
-            let what = format!("a message in {}", wanted.name);
-            let own = queue.arguments.get("x-message-ttl").and_then(Value::as_i64);
-            if own != Some(*ttl) {
-                let own = own.map_or_else(|| "for ever".to_owned(), |own| format!("{own} ms"));
-                let why = format!("it holds messages {own} instead of {ttl} ms");
-                let next = format!("run `tidegate topology migrate {}`", wanted.name);
-                self.add(&wanted.name, &why, &next, what.clone());
+            if queue.arguments.contains_key("x-expires") {
+                let why = "it is deleted with what is in it when nobody consumes it (x-expires)";
+                self.add_kept(&wanted.name, why, &migrate(&wanted.name));
             }
-            for policy in in_force(live, queue).filter(|p| p.operator || queue.policy.is_some()) {
+            let ttl = match wanted.arguments.get("x-message-ttl") {
+                Some(objects::Value::Int(ttl)) => Some(*ttl),
+                _ => None,
+            };
+            let own = queue.arguments.get("x-message-ttl").and_then(Value::as_i64);
+            if let Some(ttl) = ttl
+                && own != Some(ttl)
+            {
+                let own = own.map_or_else(|| "for ever".to_owned(), |own| format!("for {own} ms"));
+                let why = format!("it holds messages {own} instead of {ttl} ms");
+                self.add_kept(&wanted.name, &why, &migrate(&wanted.name));
+            }
+            for policy in in_force(live, queue).filter(|policy| !policy.operator) {
+                let next = format!("narrow its pattern {:?}, or remove it", policy.pattern);
+                if policy.definition.contains_key("expires") {
+                    let why = format!("policy {:?} deletes it when nobody consumes it", policy.name);
+                    self.add_kept(&wanted.name, &why, &next);
+                }
                 let shorter = policy.definition.get("message-ttl").and_then(Value::as_i64);
-                if shorter.is_some_and(|shorter| shorter < *ttl) && !policy.operator {
+                if let (Some(ttl), Some(shorter)) = (ttl, shorter)
+                    && shorter < ttl
+                {
                     let why = format!("policy {:?} lets messages out too early", policy.name);
-                    let next = format!("narrow its pattern {:?}, or remove it", policy.pattern);
-                    self.add(&wanted.name, &why, &next, what.clone());
+                    self.add_kept(&wanted.name, &why, &next);
                 }
             }
         }
     }
+
+    fn add_kept(&mut self, queue: &str, why: &str, next: &str) {
+        self.add(queue, why, next, format!("a message in {queue}"));
+    }
+}
+
+fn migrate(queue: &str) -> String {
+    format!("run `tidegate topology migrate {queue}`")
 }
 
 /// Whether `arrival` is what `probe` was sent for.

@@ -281,11 +281,27 @@ fn delay_queues_that_hold_for_another_time_are_seen_without_a_probe() {
         .find(|q| q.name == "task.delay.30m")
         .unwrap();
     queue.arguments.insert("x-message-ttl".to_owned(), json!(5));
+    let audit = live
+        .queues
+        .iter_mut()
+        .find(|q| q.name == "order.audit.queue")
+        .unwrap();
+    audit.policy = Some("goes".to_owned());
+    live.policies.push(LivePolicy {
+        name: "goes".to_owned(),
+        definition: BTreeMap::from([("expires".to_owned(), json!(60_000))]),
+        ..LivePolicy::default()
+    });
     let mut report = Report::default();
     report.add_times(&topology.objects(), &live);
-    assert_eq!(report.broken.len(), 1);
+    assert_eq!(report.broken.len(), 2, "{report:?}");
+    assert_eq!(report.broken[1].hop, "order.audit.queue");
+    assert_eq!(
+        report.broken[1].why,
+        "policy \"goes\" deletes it when nobody consumes it"
+    );
     assert_eq!(
         report.broken[0].why,
-        "it holds messages 5 ms instead of 1800000 ms"
+        "it holds messages for 5 ms instead of 1800000 ms"
     );
 }
