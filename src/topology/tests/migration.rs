@@ -45,16 +45,15 @@ fn queue(name: &str, arguments: &[(&str, serde_json::Value)]) -> LiveQueue {
 /// The broker as the files want it, but for the queue, and with a binding of somebody else.
 fn before() -> Live {
     let wanted = objects();
-    let mut live = Live::default();
-    live.exchanges = wanted
-        .exchanges
-        .iter()
-        .map(|exchange| LiveExchange {
-            name: exchange.name.clone(),
-            kind: exchange.kind.as_str().to_owned(),
-            ..LiveExchange::default()
-        })
-        .collect();
+    let exchanges = wanted.exchanges.iter().map(|exchange| LiveExchange {
+        name: exchange.name.clone(),
+        kind: exchange.kind.as_str().to_owned(),
+        ..LiveExchange::default()
+    });
+    let mut live = Live {
+        exchanges: exchanges.collect(),
+        ..Live::default()
+    };
     live.exchanges.push(LiveExchange {
         name: "theirs".to_owned(),
         kind: "headers".to_owned(),
