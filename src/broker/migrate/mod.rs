@@ -23,15 +23,11 @@ use self::{
     hands::{Hands, To},
     identity::Seen,
 };
-use super::{
-    BrokerSettings,
-    management::{Management, encode},
-};
+use super::{BrokerSettings, management::Management};
 use crate::supervisor::backoff;
 use crate::topology::{
     Objects,
-    live::Live,
-    migration::{Action, Intent, Known, Link, Next, Scene, Temporary, next},
+    migration::{Action, Intent, Known, Link, Next, Scene, Temporary, next, unsafe_policy},
 };
 
 pub use ladder::{LadderReport, Pending, retire};
@@ -198,10 +194,12 @@ impl Migration {
                 return self.verdict.take().map_or(Ok(None), Err);
             }
         };
-        if action == Action::PullLever
-            && let Some(verdict) = self.unsafe_policy(&live).await?
-        {
-            self.verdict = Some(verdict);
+        if let (Action::PullLever, Some((policy, key))) = (&action, unsafe_policy(&self.queue, &live)) {
+            self.verdict = Some(MigrateError::Policy {
+                queue: Temporary::Shelter.of(&self.queue),
+                policy: policy.name.clone(),
+                key: key.to_owned(),
+            });
             self.intent = Intent::Retreat;
             return Ok(Some(action));
         }
@@ -292,41 +290,6 @@ impl Migration {
             Action::Remove(temporary) => hands.delete_exchange(&temporary.of(&queue)).await?,
         }
         Ok(())
-    }
-
-    /// A policy in force for the shelter by which it could drop or refuse messages.
-    async fn unsafe_policy(&self, live: &Live) -> Result<Option<MigrateError>, MigrateError> {
-        #[derive(serde::Deserialize)]
-        struct InForce {
-            policy: Option<String>,
-            operator_policy: Option<String>,
-        }
-        let queue = Temporary::Shelter.of(&self.queue);
-        let path = format!("queues/{}/{}", self.management.v(), encode(&queue));
-        let in_force: InForce = self.management.get(&path).await?;
-        let keys = [
-            "max-length",
-            "max-length-bytes",
-            "message-ttl",
-            "expires",
-            "overflow",
-        ];
-        Ok(live.policies.iter().find_map(|policy| {
-            let named = if policy.operator {
-                &in_force.operator_policy
-            } else {
-                &in_force.policy
-            };
-            let harms = |(key, value): &(&String, &serde_json::Value)| {
-                keys.contains(&key.as_str()) && value.as_str() != Some("reject-publish")
-            };
-            let (key, _) = policy.definition.iter().find(harms)?;
-            (named.as_ref() == Some(&policy.name)).then(|| MigrateError::Policy {
-                queue: queue.clone(),
-                policy: policy.name.clone(),
-                key: key.clone(),
-            })
-        }))
     }
 
     fn stop_if_told(&self) -> Result<(), MigrateError> {

@@ -30,8 +30,9 @@ use tidegate_core::names::MAX_SHORT_STRING;
 
 use super::{
     Topology,
-    live::Live,
+    live::{Live, LivePolicy},
     objects::{Objects, Queue},
+    plan::force,
 };
 
 /// End of the names of what a migration makes, without the queue's name.
@@ -67,6 +68,27 @@ impl Topology {
             ..Objects::default()
         }
     }
+}
+
+/// A policy in force for the shelter of `queue`, and what it sets, by which messages there could be dropped or refused.
+pub fn unsafe_policy<'a>(queue: &str, live: &'a Live) -> Option<(&'a LivePolicy, &'a str)> {
+    let keys = [
+        "max-length",
+        "max-length-bytes",
+        "message-ttl",
+        "expires",
+        "overflow",
+    ];
+    let shelter = Temporary::Shelter.of(queue);
+    force::of_queue(live, &shelter, "quorum")
+        .into_iter()
+        .find_map(|policy| {
+            let harms = |(key, value): &(&String, &serde_json::Value)| {
+                keys.contains(&key.as_str()) && value.as_str() != Some("reject-publish")
+            };
+            let (key, _) = policy.definition.iter().find(harms)?;
+            Some((policy, key.as_str()))
+        })
 }
 
 /// Whether a queue of this name holds what waits during a migration.

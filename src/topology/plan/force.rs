@@ -106,6 +106,12 @@ pub(super) struct InForce<'a> {
     pub(super) operator: Option<&'a LivePolicy>,
 }
 
+/// The policy and the operator policy in force for a queue that exists or would.
+pub(in crate::topology) fn of_queue<'a>(live: &'a Live, name: &str, kind: &str) -> Vec<&'a LivePolicy> {
+    let in_force = Policies::new(live).of_queue(name, kind);
+    in_force.user.into_iter().chain(in_force.operator).collect()
+}
+
 /// A value and where it comes from.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Effective {

@@ -7,7 +7,7 @@
 mod change;
 mod compare;
 mod extra;
-mod force;
+pub(super) mod force;
 mod json;
 mod lint;
 mod scope;
