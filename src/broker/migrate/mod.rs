@@ -2,7 +2,7 @@
 //!
 //! May import: `topology`, lapin. There is no state anywhere but on the broker. *Dies between two steps, or in one:* the
 //! next run finds the same scene and goes on. What a death leaves half-done is named at each step that has such a half:
-//! [`drain`](self::drain) and [`give_back`](self::give_back).
+//! `drain` and `give_back`.
 
 mod counts;
 mod drain;
