@@ -49,6 +49,14 @@ pub enum ManagementError {
         /// The call.
         doing: String,
     },
+    /// What answers there is no management API.
+    #[error("what answers {doing} is not RabbitMQ's management API: {reason}")]
+    NoApi {
+        /// The call.
+        doing: String,
+        /// What it answered.
+        reason: String,
+    },
     /// Anything else the broker refused; the same call fails again.
     #[error("the management API refused {doing} ({status}): {reason}")]
     Refused {
@@ -206,9 +214,8 @@ impl Management {
         let body = self.answer(&doing, self.request(Method::GET, path)).await?;
         // By way of a value, because 4.0 names `state` twice of a queue that is just being deleted.
         let value = serde_json::from_slice::<Value>(&body).and_then(serde_json::from_value);
-        value.map_err(|why| ManagementError::Refused {
-            reason: format!("an answer of another shape than known: {why}"),
-            status: 200,
+        value.map_err(|why| ManagementError::NoApi {
+            reason: format!("an answer of another shape than known ({why})"),
             doing,
         })
     }

@@ -40,10 +40,14 @@ impl Output {
         }
     }
 
-    /// Writes a message to stderr.
+    /// Writes a message to stderr; as a line of JSON where data are JSON too.
     pub(super) fn message(self, text: &str) {
         // Nowhere is left to say that stderr is closed.
-        let _ = writeln!(io::stderr(), "{text}");
+        let _ = if self.json {
+            writeln!(io::stderr(), "{}", serde_json::json!({ "message": text }))
+        } else {
+            writeln!(io::stderr(), "{text}")
+        };
     }
 
     /// Writes why the command failed to stderr.

@@ -61,6 +61,10 @@ pub(super) fn of_management(error: &ManagementError, config: &Config) -> Failure
             Exit::NotFound,
             "check the vhost in AMQP_URL, and that MANAGEMENT_URL is the API of the same broker",
         ),
+        ManagementError::NoApi { .. } => (
+            Exit::Usage,
+            "correct management.url (MANAGEMENT_URL): http://USER:PASSWORD@HOST:15672",
+        ),
         ManagementError::Refused { .. } => (Exit::Failed, "look at the reason, and at the broker's log"),
     };
     let place = config.management.url.as_ref().map_or_else(

@@ -3,6 +3,7 @@
 // A test whose set-up fails has failed; its futures are few and may be large.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::large_futures)]
 
+mod away;
 mod every_step;
 mod ladder;
 mod load;

@@ -135,6 +135,11 @@ impl Platform {
 
     /// The real program, migrating.
     pub(crate) fn migrate(&self, arguments: &[&str]) -> Process {
+        self.migrate_by(&services().management, arguments)
+    }
+
+    /// The same with the management API at `management`.
+    pub(crate) fn migrate_by(&self, management: &str, arguments: &[&str]) -> Process {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
         command
             .args(["topology", "migrate"])
@@ -142,7 +147,7 @@ impl Platform {
             .args(["--settle", "3s", "--dir"])
             .arg(self.files.path())
             .env("AMQP_URL", self.vhost.amqp_url())
-            .env("MANAGEMENT_URL", services().management);
+            .env("MANAGEMENT_URL", management);
         Process::start("tidegate topology migrate", &mut command)
     }
 

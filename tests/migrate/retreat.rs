@@ -86,7 +86,7 @@ async fn a_consumer_that_holds_a_task_gets_everything_put_back() {
     assert!(
         program
             .output()
-            .contains("1 deliveries of \"order.close.queue\" are still with consumers"),
+            .contains("1 messages are left in \"order.close.queue\" and none leaves it"),
         "{}",
         program.output()
     );

@@ -18,7 +18,7 @@ impl Management {
     /// that can't be read are listed in [`Live::unread`].
     pub async fn read_live(&self) -> Result<Live, ManagementError> {
         let v = self.v();
-        let overview: Overview = self.get("overview").await?;
+        let overview: Overview = self.get("overview").await.map_err(elsewhere)?;
         let version: Version = overview
             .rabbitmq_version
             .parse()
@@ -65,6 +65,17 @@ impl Management {
             live.default_queue_type = vhost.default_queue_type.filter(|kind| kind != "undefined");
         }
         Ok(live)
+    }
+}
+
+/// Every management API has an overview: where there is none, something else answers.
+fn elsewhere(error: ManagementError) -> ManagementError {
+    match error {
+        ManagementError::NotFound { doing } => ManagementError::NoApi {
+            doing,
+            reason: "there is no such page".to_owned(),
+        },
+        error => error,
     }
 }
 

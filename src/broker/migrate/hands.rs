@@ -71,7 +71,13 @@ impl Hands {
         })
     }
 
-    pub(super) async fn close(self) {
+    /// Whether the connection is up, as far as is known.
+    pub(super) fn is_connected(&self) -> bool {
+        self.conn.status().connected()
+    }
+
+    /// Closes the connection, and with it lets others in.
+    pub(super) async fn hang_up(&self) {
         let _ = timeout(ANSWER, self.conn.close(200, "done".into())).await;
     }
 

@@ -94,7 +94,7 @@ pub async fn retire(
             gone,
         });
     }
-    hands.close().await;
+    hands.hang_up().await;
     Ok(report)
 }
 

@@ -98,7 +98,8 @@ impl Migration {
     /// Connects and keeps other migrations of `queue` out. Changes nothing yet.
     ///
     /// # Errors
-    /// [`MigrateError::Locked`] if another process migrates it, [`MigrateError::Link`] without a broker.
+    /// [`MigrateError::Locked`] if another process migrates it, [`MigrateError::Link`] without a broker,
+    /// [`MigrateError::Management`] if the management API can't be read.
     pub async fn open(
         settings: &BrokerSettings,
         management: Management,
@@ -107,6 +108,8 @@ impl Migration {
         options: Options,
         progress: impl FnMut(Progress) + Send + 'static,
     ) -> Result<Self, MigrateError> {
+        // What can't be read can't be migrated: better said at once than after all patience.
+        management.read_live().await?;
         let mut hands = Hands::connect(settings, management.clone()).await?;
         hands.lock(queue).await?;
         Ok(Self {
@@ -156,7 +159,7 @@ impl Migration {
                 () = tokio::time::sleep(waits.next().unwrap_or_default()) => {}
             }
             // Like a new run: meanwhile another process may have been at it.
-            match self.reconnect().await {
+            match self.reconnect(&error).await {
                 Err(error) if !error.may_pass() => return Err(error),
                 // The next step fails and says so.
                 _ => {}
@@ -164,11 +167,17 @@ impl Migration {
         }
     }
 
-    async fn reconnect(&mut self) -> Result<(), MigrateError> {
+    async fn reconnect(&mut self, after: &MigrateError) -> Result<(), MigrateError> {
+        self.known = Known::default();
+        // A management API that is away says nothing of this connection, and it holds the lock.
+        if matches!(after, MigrateError::Management(_)) && self.hands.is_connected() {
+            return Ok(());
+        }
+        // Else its own lock would keep the next connection out.
+        self.hands.hang_up().await;
         let mut hands = Hands::connect(&self.settings, self.management.clone()).await?;
         hands.lock(&self.queue).await?;
-        std::mem::replace(&mut self.hands, hands).close().await;
-        self.known = Known::default();
+        self.hands = hands;
         Ok(())
     }
 
@@ -228,7 +237,7 @@ impl Migration {
 
     /// Lets other migrations of the queue in.
     pub async fn close(self) {
-        self.hands.close().await;
+        self.hands.hang_up().await;
     }
 
     async fn perform(&mut self, action: &Action, classic: bool) -> Result<(), MigrateError> {

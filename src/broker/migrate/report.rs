@@ -112,7 +112,7 @@ impl fmt::Display for Progress {
             Self::GivingUp { left } => {
                 write!(
                     f,
-                    "nothing leaves the queue any more, {left} are with consumers: putting everything back"
+                    "nothing leaves the queue any more, {left} are left: putting everything back"
                 )
             }
             Self::Again(why) => write!(f, "{why}; trying again"),
@@ -147,11 +147,13 @@ pub enum MigrateError {
         key: String,
     },
     /// Nothing left the queue for as long as patience lasted. Everything is as it was.
-    #[error("{left} deliveries of {queue:?} are still with consumers that don't finish them")]
+    #[error(
+        "{left} messages are left in {queue:?} and none leaves it: consumers don't finish what they hold"
+    )]
     Held {
         /// The queue.
         queue: String,
-        /// Unacknowledged messages.
+        /// Messages left, as counted last.
         left: u64,
     },
     /// The queue doesn't take what waited in the temporary queue. It stays there.

@@ -6,6 +6,7 @@
 //! May import: `broker`, `topology`, `services`.
 
 use std::{
+    io::Read,
     path::PathBuf,
     time::{Duration, Instant},
 };
@@ -39,7 +40,7 @@ use crate::{
 /// A run that takes longer says how far it is, this often.
 const EVERY: Duration = Duration::from_secs(1);
 /// Largest file that is read as a plan.
-const MAX_PLAN_BYTES: u64 = 256 * 1024 * 1024;
+const MAX_PLAN_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Arguments of `topology apply`.
 #[derive(Debug, clap::Args)]
@@ -185,13 +186,13 @@ async fn stored(file: &PathBuf, management: &Management, config: &Config) -> Res
             "make it anew: `tidegate topology plan --out FILE`",
         )
     };
-    let size = std::fs::metadata(file)
-        .map_err(|why| wrong(why.to_string()))?
-        .len();
+    let mut text = String::new();
+    // What a file says of its length may be wrong, and a device says nothing.
+    let taken = std::fs::File::open(file).and_then(|f| f.take(MAX_PLAN_BYTES + 1).read_to_string(&mut text));
+    let size = taken.map_err(|why| wrong(why.to_string()))? as u64;
     if size > MAX_PLAN_BYTES {
-        return Err(wrong(format!("{size} bytes are no plan")));
+        return Err(wrong(format!("more than {MAX_PLAN_BYTES} bytes are no plan")));
     }
-    let text = std::fs::read_to_string(file).map_err(|why| wrong(why.to_string()))?;
     let stored = Stored::parse(&text).map_err(|why| wrong(why.to_string()))?;
     let live = read(management, config).await?;
     let elsewhere = |what: &str, planned: &str, here: &str| {
