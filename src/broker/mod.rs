@@ -6,6 +6,7 @@
 //! alarm) stops everything on their connection, acknowledgements included. lapin's own recovery is off: each
 //! part here is supervised and rebuilt whole.
 
+mod bind;
 pub mod connection;
 pub mod consumer;
 pub mod declare;

@@ -7,20 +7,14 @@
 //!
 //! May import: lapin, the topology's values.
 
-use lapin::{
-    Connection,
-    options::{ExchangeBindOptions, ExchangeDeclareOptions, ExchangeDeleteOptions, QueueBindOptions},
-};
-use tidegate_core::ladder::Destination;
+use lapin::{Connection, options::ExchangeDeleteOptions};
 
 use super::{
-    declare::DeclareError,
-    step::{Said, Steps, table},
+    bind::{bind, table},
+    declare::{DeclareError, exchange_declare},
+    step::{Said, Steps},
 };
-use crate::topology::{
-    Exchange, ExchangeKind,
-    live::{Arguments, LiveBinding},
-};
+use crate::topology::{Exchange, live::LiveBinding};
 
 /// What came of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,60 +46,25 @@ pub async fn exchange(
     if let Said::Refused(why) = steps.step(&doing, delete).await? {
         return Ok(Replaced::Refused(why));
     }
-    let alternate = wanted.alternate.iter();
-    let arguments: Arguments = alternate
-        .map(|to| ("alternate-exchange".to_owned(), to.as_str().into()))
-        .collect();
-    let declare = |channel: lapin::Channel| async move {
-        let options = ExchangeDeclareOptions {
-            durable: true,
-            ..ExchangeDeclareOptions::default()
-        };
-        let kind = match wanted.kind {
-            ExchangeKind::Topic => lapin::ExchangeKind::Topic,
-            ExchangeKind::Fanout => lapin::ExchangeKind::Fanout,
-        };
-        channel
-            .exchange_declare(name.into(), kind, options, table(&arguments))
-            .await
-    };
+    let declare = |channel: lapin::Channel| async move { exchange_declare(&channel, wanted, false).await };
     if let Said::Refused(why) = steps.step(&doing, declare).await? {
         return Ok(Replaced::Refused(why));
     }
     let mut refused = Vec::new();
     for binding in bindings {
-        let (source, pattern) = (binding.source.as_str(), binding.pattern.as_str());
-        let bind = |channel: lapin::Channel| async move {
+        let again = |channel: lapin::Channel| async move {
             let arguments = table(&binding.arguments);
-            match &binding.destination {
-                Destination::Queue(queue) => {
-                    let options = QueueBindOptions::default();
-                    channel
-                        .queue_bind(
-                            queue.as_str().into(),
-                            source.into(),
-                            pattern.into(),
-                            options,
-                            arguments,
-                        )
-                        .await
-                }
-                Destination::Exchange(to) => {
-                    let options = ExchangeBindOptions::default();
-                    channel
-                        .exchange_bind(
-                            to.as_str().into(),
-                            source.into(),
-                            pattern.into(),
-                            options,
-                            arguments,
-                        )
-                        .await
-                }
-            }
+            bind(
+                &channel,
+                &binding.source,
+                &binding.destination,
+                &binding.pattern,
+                arguments,
+            )
+            .await
         };
         // A queue that went with its consumer meanwhile needs no binding.
-        if let Said::Refused(why) = steps.step(&doing, bind).await? {
+        if let Said::Refused(why) = steps.step(&doing, again).await? {
             refused.push((binding.clone(), why));
         }
     }

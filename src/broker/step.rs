@@ -7,12 +7,9 @@ use std::time::Duration;
 use lapin::{
     Channel, Connection, ErrorKind,
     protocol::{AMQPErrorKind, AMQPSoftError},
-    types::{AMQPValue, FieldTable},
 };
-use serde_json::Value as Json;
 
 use super::declare::DeclareError;
-use crate::topology::live::Arguments;
 
 /// Longest wait for one answer.
 const ANSWER: Duration = Duration::from_secs(30);
@@ -80,22 +77,4 @@ impl<'c> Steps<'c> {
             _ => Err(unavailable(error.to_string())),
         }
     }
-}
-
-/// Arguments as AMQP writes them; what JSON can't say of their types doesn't matter to the broker.
-pub(super) fn table(arguments: &Arguments) -> FieldTable {
-    let mut table = FieldTable::default();
-    for (name, value) in arguments {
-        let value = match value {
-            Json::String(text) => AMQPValue::LongString(text.as_str().into()),
-            Json::Bool(yes) => AMQPValue::Boolean(*yes),
-            Json::Number(n) => match n.as_i64() {
-                Some(n) => AMQPValue::LongLongInt(n),
-                None => AMQPValue::Double(n.as_f64().unwrap_or_default()),
-            },
-            _ => continue,
-        };
-        table.insert(name.as_str().into(), value);
-    }
-    table
 }

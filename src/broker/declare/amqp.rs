@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use lapin::{
     Channel, Connection, ErrorKind, ExchangeKind,
-    options::{ExchangeBindOptions, ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions},
+    options::{ExchangeDeclareOptions, QueueDeclareOptions},
     protocol::{AMQPErrorKind, AMQPSoftError},
     types::{AMQPValue, FieldTable, ShortString},
 };
-use tidegate_core::{ladder::Destination, names::MAX_SHORT_STRING};
+use tidegate_core::names::MAX_SHORT_STRING;
 
 use super::DeclareError;
-use crate::topology::{self, Binding, Exchange, Object, Queue, Value};
+use crate::broker::bind::bind;
+use crate::topology::{self, Exchange, Object, Queue, Value};
 
 /// What the broker said.
 #[derive(Debug)]
@@ -50,7 +51,16 @@ impl<'c> Lane<'c> {
             match object {
                 Object::Exchange(exchange) => exchange_declare(&channel, exchange, false).await,
                 Object::Queue(queue) => queue_declare(&channel, queue, false).await,
-                Object::Binding(binding) => bind(&channel, binding).await,
+                Object::Binding(b) => {
+                    bind(
+                        &channel,
+                        &b.source,
+                        &b.destination,
+                        &b.pattern,
+                        FieldTable::default(),
+                    )
+                    .await
+                }
             }
         };
         let answer = tokio::time::timeout(self.answer, sent).await;
@@ -178,37 +188,6 @@ pub(in crate::broker) async fn queue_declare(
         .queue_declare(queue.name.as_str().into(), options, arguments)
         .await
         .map(drop)
-}
-
-async fn bind(channel: &Channel, binding: &Binding) -> lapin::Result<()> {
-    let source = binding.source.as_str().into();
-    let pattern = binding.pattern.as_str().into();
-    match &binding.destination {
-        Destination::Queue(queue) => {
-            let options = QueueBindOptions::default();
-            channel
-                .queue_bind(
-                    queue.as_str().into(),
-                    source,
-                    pattern,
-                    options,
-                    FieldTable::default(),
-                )
-                .await
-        }
-        Destination::Exchange(exchange) => {
-            let options = ExchangeBindOptions::default();
-            channel
-                .exchange_bind(
-                    exchange.as_str().into(),
-                    source,
-                    pattern,
-                    options,
-                    FieldTable::default(),
-                )
-                .await
-        }
-    }
 }
 
 /// AMQP can't carry longer names, and lapin panics on them. Files with such names are refused when they are read;

@@ -10,23 +10,19 @@ use std::{
 use futures::future::try_join_all;
 use lapin::{
     Channel, Connection, ExchangeKind,
-    options::{
-        ExchangeBindOptions, ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions,
-        QueueDeleteOptions,
-    },
-    types::{AMQPValue, FieldArray, FieldTable},
+    options::{ExchangeDeclareOptions, QueueDeclareOptions, QueueDeleteOptions},
 };
-use serde_json::{Value, json};
-use tidegate_core::ladder::Destination;
+use serde_json::json;
 
 use crate::{
     broker::{
+        bind::{bind, table},
         connection::{LinkError, within},
         management::{Management, ManagementError, encode},
         message::short,
     },
     topology::{
-        live::{Arguments, LiveBinding, LiveExchange, LivePolicy},
+        live::{LiveBinding, LiveExchange, LivePolicy},
         verify::CopiedQueue,
     },
 };
@@ -142,29 +138,15 @@ pub(super) async fn bindings(
 ) -> Result<(), LinkError> {
     let name = |b: &&LiveBinding| format!("a binding of {} ({})", b.source, b.pattern);
     each(conn, bindings, name, notes, async |channel, binding| {
-        let source = short(&binding.source).unwrap_or_default();
-        let pattern = short(&binding.pattern).unwrap_or_default();
         let arguments = table(&binding.arguments);
-        match &binding.destination {
-            Destination::Queue(queue) => {
-                let queue = short(queue).unwrap_or_default();
-                channel
-                    .queue_bind(queue, source, pattern, QueueBindOptions::default(), arguments)
-                    .await
-            }
-            Destination::Exchange(exchange) => {
-                let exchange = short(exchange).unwrap_or_default();
-                channel
-                    .exchange_bind(
-                        exchange,
-                        source,
-                        pattern,
-                        ExchangeBindOptions::default(),
-                        arguments,
-                    )
-                    .await
-            }
-        }
+        bind(
+            channel,
+            &binding.source,
+            &binding.destination,
+            &binding.pattern,
+            arguments,
+        )
+        .await
     })
     .await
     .map(drop)
@@ -204,33 +186,4 @@ async fn each<T: Sync>(
     let (positions, texts): (Vec<usize>, Vec<String>) = refused.into_iter().unzip();
     notes.extend(texts);
     Ok(positions)
-}
-
-fn table(arguments: &Arguments) -> FieldTable {
-    let mut table = FieldTable::default();
-    for (key, value) in arguments {
-        table.insert(short(key).unwrap_or_default(), amqp(value));
-    }
-    table
-}
-
-fn amqp(value: &Value) -> AMQPValue {
-    match value {
-        Value::Null => AMQPValue::Void,
-        Value::Bool(yes) => AMQPValue::Boolean(*yes),
-        Value::Number(number) => match number.as_i64() {
-            Some(whole) => AMQPValue::LongLongInt(whole),
-            None => AMQPValue::Double(number.as_f64().unwrap_or_default()),
-        },
-        Value::String(text) => AMQPValue::LongString(text.as_str().into()),
-        Value::Array(values) => {
-            let mut array = FieldArray::default();
-            values.iter().for_each(|value| array.push(amqp(value)));
-            AMQPValue::FieldArray(array)
-        }
-        Value::Object(map) => {
-            let map = map.clone().into_iter().collect();
-            AMQPValue::FieldTable(table(&map))
-        }
-    }
 }
