@@ -96,8 +96,13 @@ impl Management {
 
     /// Closes all of the vhost's connections that are listed.
     pub async fn close_connections(&self) {
-        for name in self.connection_names().await {
-            let path = format!("/api/connections/{}", encode(&name));
+        self.close_those(&self.connection_names().await).await;
+    }
+
+    /// Closes the connections called `names`; those that are gone are none of its business.
+    pub async fn close_those(&self, names: &[String]) {
+        for name in names {
+            let path = format!("/api/connections/{}", encode(name));
             self.send(self.request(Method::DELETE, &path)).await;
         }
     }
