@@ -63,7 +63,7 @@ pub(in crate::cli) struct Apply {
 impl Apply {
     /// Runs the command.
     pub(super) async fn run(self, config: &Config, output: Output) -> Result<(), Failure> {
-        let management = services::management(config)?;
+        let management = services::management(config, output)?;
         let wish = Wish {
             prune: self.prune,
             replace_exchanges: self.replace_exchanges,

@@ -66,7 +66,7 @@ impl Migrate {
             ));
         }
         let topology = Files::load(config, output)?;
-        let management = services::management(config)?.ok_or_else(|| {
+        let management = services::management(config, output)?.ok_or_else(|| {
             Failure::new(
                 Exit::Usage,
                 "a migration has to read what is on the broker",

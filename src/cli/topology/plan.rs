@@ -62,7 +62,7 @@ impl Show {
     /// Runs the command.
     pub(super) async fn run(self, config: &Config, output: Output) -> Result<(), Failure> {
         let topology = Files::load(config, output)?;
-        let plan = match services::management(config)? {
+        let plan = match services::management(config, output)? {
             Some(management) => {
                 if let Some(path) = &self.out {
                     writable(path)?;
