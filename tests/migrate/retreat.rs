@@ -65,7 +65,7 @@ async fn a_consumer_that_holds_a_task_gets_everything_put_back() {
 
     // Told to stop, it does so where it can be taken up again.
     let mut program = platform.migrate(&[QUEUE]);
-    program.printed(PATIENCE, "waiting for 1 consumers").await;
+    program.printed(PATIENCE, "waiting for 1 consumer to empty").await;
     program.terminate();
     let status = program.wait(PATIENCE).await;
     assert_eq!(status.code(), Some(1), "{}", program.output());
@@ -76,7 +76,7 @@ async fn a_consumer_that_holds_a_task_gets_everything_put_back() {
     );
 
     let mut program = platform.migrate(&[QUEUE, "--patience", "5s"]);
-    program.printed(PATIENCE, "waiting for 1 consumers").await;
+    program.printed(PATIENCE, "waiting for 1 consumer to empty").await;
     tasks
         .send(task(&body("meanwhile")), Duration::ZERO)
         .await
@@ -86,7 +86,7 @@ async fn a_consumer_that_holds_a_task_gets_everything_put_back() {
     assert!(
         program
             .output()
-            .contains("1 messages are left in \"order.close.queue\" and none leaves it"),
+            .contains("1 message left in \"order.close.queue\", and none leaves it"),
         "{}",
         program.output()
     );

@@ -28,7 +28,7 @@ use super::{
     publisher::Publisher,
 };
 use crate::topology::{
-    Topology,
+    Topology, counted,
     live::LiveBinding,
     verify::{Batch, CopiedQueue, Plan, Report, Sent, judge},
 };
@@ -75,7 +75,8 @@ pub async fn run(
     let swept = throwaway::sweep(management).await?;
     if swept > 0 {
         progress(&format!(
-            "deleted {swept} virtual hosts that earlier runs left behind"
+            "deleted {} that earlier runs left behind",
+            counted(swept, "virtual host")
         ));
     }
     let plan = Plan::new(topology, &live);

@@ -31,7 +31,7 @@ use crate::{
     },
     config::Config,
     topology::{
-        Topology,
+        Topology, counted,
         migration::migrating_queue,
         plan::{Scope, Stored},
     },
@@ -252,8 +252,9 @@ fn report(done: &Done, queues: usize, elapsed: Duration, output: Output) -> Resu
         return output.json_line(&json);
     }
     output.data(&format!(
-        "{} objects are as described, {queues} business queues among them ({}; {:.1} s)\n",
-        done.objects,
+        "{} are as described, {} among them ({}; {:.1} s)\n",
+        counted(done.objects as u64, "object"),
+        counted(queues as u64, "business queue"),
         done.sentence(),
         elapsed.as_secs_f64()
     ))
