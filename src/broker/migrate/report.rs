@@ -47,6 +47,8 @@ pub struct Count {
 /// What a migration says while it runs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Progress {
+    /// Other objects of the topology that are missing: perhaps this is not the vhost that was meant. It goes on.
+    Lacks(u64),
     /// A step is done.
     Did(Action),
     /// The queue is being emptied.
@@ -86,6 +88,14 @@ pub enum Progress {
 impl fmt::Display for Progress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Lacks(others) => {
+                let others = counted(*others, "other object");
+                write!(
+                    f,
+                    "warning: this virtual host lacks {others} of the topology: run `tidegate topology plan`, and see \
+                     that AMQP_URL names the right one"
+                )
+            }
             Self::Did(action) => action.fmt(f),
             Self::Draining { left: 0, .. } => {
                 f.write_str("empty as it seems; waiting for the broker's next counts")
