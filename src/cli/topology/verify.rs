@@ -135,8 +135,7 @@ fn as_json(broken: &Broken) -> serde_json::Value {
 
 fn failed(error: &VerifyError, config: &Config) -> Failure {
     match error {
-        VerifyError::NoVhost(ManagementError::Denied { .. })
-        | VerifyError::Management(ManagementError::Denied { .. }) => {
+        VerifyError::NoVhost(ManagementError::Denied { .. }) => {
             Failure::new(Exit::Unavailable, error, place(config), NEEDS)
         }
         VerifyError::NoVhost(error) | VerifyError::Management(error) => {
