@@ -7,16 +7,19 @@
 
 mod read;
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, pin::pin, sync::Arc, time::Duration};
 
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
 use secrecy::{ExposeSecret, SecretString};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 use url::Url;
 
 use crate::topology::Policy;
 
+/// An answer that takes longer is spoken of.
+const SLOW: Duration = Duration::from_secs(5);
 /// Longest answer in bytes: a list of 5,000 queues is a few million.
 const MAX_ANSWER_BYTES: usize = 256 * 1024 * 1024;
 /// Longest text of a refusal that is repeated.
@@ -84,6 +87,9 @@ pub struct QueueCounts {
     pub consumers: u64,
 }
 
+/// Called with a call that is slow.
+type Slow = dyn Fn(&str) + Send + Sync;
+
 /// A client of the management API for one vhost; cheap to clone.
 #[derive(Clone)]
 pub struct Management {
@@ -93,6 +99,8 @@ pub struct Management {
     user: String,
     password: SecretString,
     vhost: String,
+    /// Told of a call that is slow.
+    slow: Option<Arc<Slow>>,
 }
 
 impl std::fmt::Debug for Management {
@@ -142,7 +150,18 @@ impl Management {
             user,
             password: password.into(),
             vhost: vhost.to_owned(),
+            slow: None,
         })
+    }
+
+    /// The same client, which calls `slow` with the call (`GET overview`) when its answer takes longer than 5 s; once for each
+    /// call.
+    #[must_use]
+    pub fn telling(self, slow: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self {
+            slow: Some(Arc::new(slow)),
+            ..self
+        }
     }
 
     /// The vhost it speaks of.
@@ -255,35 +274,46 @@ impl Management {
     }
 
     async fn answer(&self, doing: &str, request: RequestBuilder) -> Result<Vec<u8>, ManagementError> {
-        let unavailable = |why: reqwest::Error| ManagementError::Unavailable {
-            doing: doing.to_owned(),
-            reason: reason(&why),
-        };
-        let response = request.send().await.map_err(unavailable)?;
-        let status = response.status();
-        let body = body(response, doing).await?;
-        if status.is_success() {
-            return Ok(body);
+        let mut answered = pin!(answered(doing, request));
+        if let Some(slow) = &self.slow {
+            match timeout(SLOW, &mut answered).await {
+                Ok(answer) => return answer,
+                Err(_) => slow(doing),
+            }
         }
-        let (doing, reason) = (doing.to_owned(), broker_words(&body));
-        Err(match status {
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => ManagementError::Denied {
-                doing,
-                status: status.as_u16(),
-                reason,
-            },
-            StatusCode::NOT_FOUND => ManagementError::NotFound { doing },
-            _ if status.is_server_error() => ManagementError::Unavailable {
-                doing,
-                reason: format!("{status}: {reason}"),
-            },
-            _ => ManagementError::Refused {
-                doing,
-                status: status.as_u16(),
-                reason,
-            },
-        })
+        answered.await
     }
+}
+
+async fn answered(doing: &str, request: RequestBuilder) -> Result<Vec<u8>, ManagementError> {
+    let unavailable = |why: reqwest::Error| ManagementError::Unavailable {
+        doing: doing.to_owned(),
+        reason: reason(&why),
+    };
+    let response = request.send().await.map_err(unavailable)?;
+    let status = response.status();
+    let body = body(response, doing).await?;
+    if status.is_success() {
+        return Ok(body);
+    }
+    let (doing, reason) = (doing.to_owned(), broker_words(&body));
+    Err(match status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => ManagementError::Denied {
+            doing,
+            status: status.as_u16(),
+            reason,
+        },
+        StatusCode::NOT_FOUND => ManagementError::NotFound { doing },
+        _ if status.is_server_error() => ManagementError::Unavailable {
+            doing,
+            reason: format!("{status}: {reason}"),
+        },
+        _ => ManagementError::Refused {
+            doing,
+            status: status.as_u16(),
+            reason,
+        },
+    })
 }
 
 async fn body(mut response: Response, doing: &str) -> Result<Vec<u8>, ManagementError> {

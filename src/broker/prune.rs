@@ -27,7 +27,7 @@ use super::{
     step::{Said, Steps},
 };
 use crate::topology::{
-    ObjectName,
+    ObjectName, counted,
     live::LiveBinding,
     plan::{Extra, Unwanted},
 };
@@ -226,8 +226,9 @@ impl Run<'_> {
         let holds = messages > 0 || consumers > 0;
         Ok(holds.then(|| {
             format!(
-                "it has {messages} messages and {consumers} consumers; let it run empty and stop what reads it, then \
-                 prune again"
+                "it has {} and {}; let it run empty and stop what reads it, then prune again",
+                counted(messages, "message"),
+                counted(consumers.into(), "consumer")
             )
         }))
     }
@@ -249,8 +250,8 @@ impl Run<'_> {
         Ok(match self.steps.step("deleting a queue", delete).await? {
             Said::Done(0) | Said::Gone => None,
             Said::Done(lost) => Some(format!(
-                "it was deleted with {lost} messages in it, which came by the default exchange after it was found \
-                 empty: they are lost"
+                "it was deleted with {} in it, lost, which came by the default exchange after it was found empty",
+                counted(lost.into(), "message")
             )),
             Said::Refused(why) => Some(why),
         })

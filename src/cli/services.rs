@@ -4,7 +4,10 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use super::failure::{Detail, Exit, Failure};
+use super::{
+    failure::{Detail, Exit, Failure},
+    output::Output,
+};
 use crate::{
     broker::{
         BrokerSettings,
@@ -32,18 +35,23 @@ pub(super) fn broker(config: &Config, name: &str) -> Result<BrokerSettings, Fail
     })
 }
 
-/// The broker's management API for the vhost of `amqp.url`, where `management.url` is set.
-pub(super) fn management(config: &Config) -> Result<Option<Management>, Failure> {
+/// The broker's management API for the vhost of `amqp.url`, where `management.url` is set. Of an answer that takes long a
+/// message says so.
+pub(super) fn management(config: &Config, output: Output) -> Result<Option<Management>, Failure> {
     let Some(url) = &config.management.url else {
         return Ok(None);
     };
-    Management::new(
-        url.secret(),
-        &config.amqp.url()?.vhost(),
-        config.management.timeout,
-    )
-    .map(Some)
-    .map_err(|error| of_management(&error, config))
+    let (shown, timeout) = (url.to_string(), config.management.timeout);
+    let slow = move |doing: &str| {
+        let doing = doing.split('?').next().unwrap_or_default();
+        let limit = humantime::format_duration(timeout);
+        output.message(&format!(
+            "waiting for the management API at {shown} to answer {doing}; it has {limit} (management.timeout) …"
+        ));
+    };
+    let management = Management::new(url.secret(), &config.amqp.url()?.vhost(), timeout)
+        .map_err(|error| of_management(&error, config))?;
+    Ok(Some(management.telling(slow)))
 }
 
 /// A failure of the management API.

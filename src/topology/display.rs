@@ -8,6 +8,12 @@ use super::objects::{
     Binding, Exchange, ExchangeKind, Object, ObjectKind, ObjectName, Objects, Policy, Queue, Value,
 };
 
+/// A number with what it counts: `1 message`, `2 messages`.
+pub fn counted(number: u64, thing: &str) -> String {
+    let s = if number == 1 { "" } else { "s" };
+    format!("{number} {thing}{s}")
+}
+
 impl Object<'_> {
     /// Its kind and name.
     pub fn name(&self) -> ObjectName {

@@ -24,6 +24,7 @@ mod resolve;
 pub mod verify;
 
 pub use conflict::{Conflict, Setting};
+pub use display::counted;
 pub use errors::{FileError, FileWarning, Place, TopologyErrors};
 pub use model::{BusinessQueue, FixedDelay, Lane, Topology};
 pub use objects::{

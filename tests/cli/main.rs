@@ -8,5 +8,6 @@ mod run;
 mod secrets;
 mod serve;
 mod services;
+mod slow_management;
 mod topology;
 mod verify;

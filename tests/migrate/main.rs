@@ -9,5 +9,6 @@ mod ladder;
 mod load;
 mod no_consumers;
 mod origin;
+mod plain_consumer;
 mod platform;
 mod retreat;

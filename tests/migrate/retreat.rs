@@ -65,7 +65,7 @@ async fn a_consumer_that_holds_a_task_gets_everything_put_back() {
 
     // Told to stop, it does so where it can be taken up again.
     let mut program = platform.migrate(&[QUEUE]);
-    program.printed(PATIENCE, "waiting for 1 consumers").await;
+    program.printed(PATIENCE, "waiting for 1 consumer to empty").await;
     program.terminate();
     let status = program.wait(PATIENCE).await;
     assert_eq!(status.code(), Some(1), "{}", program.output());
@@ -76,7 +76,7 @@ async fn a_consumer_that_holds_a_task_gets_everything_put_back() {
     );
 
     let mut program = platform.migrate(&[QUEUE, "--patience", "5s"]);
-    program.printed(PATIENCE, "waiting for 1 consumers").await;
+    program.printed(PATIENCE, "waiting for 1 consumer to empty").await;
     tasks
         .send(task(&body("meanwhile")), Duration::ZERO)
         .await
@@ -86,7 +86,7 @@ async fn a_consumer_that_holds_a_task_gets_everything_put_back() {
     assert!(
         program
             .output()
-            .contains("1 messages are left in \"order.close.queue\" and none leaves it"),
+            .contains("1 message left in \"order.close.queue\", and none leaves it"),
         "{}",
         program.output()
     );
@@ -147,5 +147,29 @@ async fn what_cant_be_migrated_is_refused_before_anything_changes() {
         assert!(program.output().contains(why), "{queue}: {}", program.output());
     }
     assert_eq!(picture(&platform).await, before);
+    platform.vhost.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_virtual_host_that_lacks_other_objects_is_told_and_the_queue_migrated() {
+    let (platform, _) = Platform::from_files(FILES, &[QUEUE]).await;
+    let text = |n: &str| {
+        format!("warning: this virtual host lacks {n} of the topology: run `tidegate topology plan`")
+    };
+    for (queues, lacks) in [
+        (["task.delay.v1.6.f"].as_slice(), "1 other object"),
+        (&["task.delay.v1.6.e", "task.delay.v1.6.d"], "3 other objects"),
+    ] {
+        for queue in queues {
+            let path = format!("/api/queues/{}/{queue}", platform.vhost.name());
+            platform.vhost.management().delete(&path).await;
+        }
+        let mut program = platform.migrate(&[QUEUE]);
+        assert!(program.wait(PATIENCE).await.success(), "{}", program.output());
+        let output = program.output();
+        assert_eq!(output.matches("warning:").count(), 1, "{output}");
+        assert!(output.starts_with(&text(lacks)), "{output}");
+        assert!(output.contains("is as described"), "{output}");
+    }
     platform.vhost.close().await;
 }

@@ -27,7 +27,7 @@ use super::{BrokerSettings, management::Management};
 use crate::supervisor::backoff;
 use crate::topology::{
     Objects,
-    migration::{Action, Intent, Known, Link, Next, Scene, Temporary, next, unsafe_policy},
+    migration::{Action, Intent, Known, Link, Next, Scene, Temporary, missing_beside, next, unsafe_policy},
 };
 
 pub use ladder::{LadderReport, Pending, retire};
@@ -106,10 +106,14 @@ impl Migration {
         objects: Objects,
         queue: &str,
         options: Options,
-        progress: impl FnMut(Progress) + Send + 'static,
+        mut progress: impl FnMut(Progress) + Send + 'static,
     ) -> Result<Self, MigrateError> {
         // What can't be read can't be migrated: better said at once than after all patience.
-        management.read_live().await?;
+        let live = management.read_live().await?;
+        match missing_beside(queue, &objects, &live) {
+            0 => {}
+            others => progress(Progress::Lacks(others as u64)),
+        }
         let mut hands = Hands::connect(settings, management.clone()).await?;
         hands.lock(queue).await?;
         Ok(Self {

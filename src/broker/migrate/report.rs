@@ -4,7 +4,10 @@ use std::{fmt, time::Duration};
 
 use crate::{
     broker::{connection::LinkError, management::ManagementError},
-    topology::migration::{Action, Refusal},
+    topology::{
+        counted,
+        migration::{Action, Refusal},
+    },
 };
 
 /// What a migration did. After a resumed one these are the figures of the last run only.
@@ -44,6 +47,8 @@ pub struct Count {
 /// What a migration says while it runs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Progress {
+    /// Other objects of the topology that are missing: perhaps this is not the vhost that was meant. It goes on.
+    Lacks(u64),
     /// A step is done.
     Did(Action),
     /// The queue is being emptied.
@@ -83,6 +88,14 @@ pub enum Progress {
 impl fmt::Display for Progress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Lacks(others) => {
+                let others = counted(*others, "other object");
+                write!(
+                    f,
+                    "warning: this virtual host lacks {others} of the topology: run `tidegate topology plan`, and see \
+                     that AMQP_URL names the right one"
+                )
+            }
             Self::Did(action) => action.fmt(f),
             Self::Draining { left: 0, .. } => {
                 f.write_str("empty as it seems; waiting for the broker's next counts")
@@ -98,10 +111,8 @@ impl fmt::Display for Progress {
                 )
             }
             Self::Draining { left, consumers, .. } => {
-                write!(
-                    f,
-                    "waiting for {consumers} consumers to empty the queue; {left} left"
-                )
+                let consumers = counted(*consumers, "consumer");
+                write!(f, "waiting for {consumers} to empty the queue; {left} left")
             }
             Self::Returning { left, returned } => {
                 write!(
@@ -112,15 +123,13 @@ impl fmt::Display for Progress {
             Self::GivingUp { left } => {
                 write!(
                     f,
-                    "nothing leaves the queue any more, {left} are left: putting everything back"
+                    "nothing leaves the queue any more, {left} left: putting everything back"
                 )
             }
             Self::Again(why) => write!(f, "{why}; trying again"),
             Self::Pending { version, messages } => {
-                write!(
-                    f,
-                    "ladder v{version}: waiting for {messages} messages to become due"
-                )
+                let messages = counted_messages(messages);
+                write!(f, "ladder v{version}: waiting for {messages} to become due")
             }
             Self::Deleted(name) => write!(f, "deleted {name}"),
         }
@@ -147,9 +156,7 @@ pub enum MigrateError {
         key: String,
     },
     /// Nothing left the queue for as long as patience lasted. Everything is as it was.
-    #[error(
-        "{left} messages are left in {queue:?} and none leaves it: consumers don't finish what they hold"
-    )]
+    #[error("{} left in {queue:?}, and none leaves it: consumers don't finish what they hold", counted_messages(.left))]
     Held {
         /// The queue.
         queue: String,
@@ -157,7 +164,7 @@ pub enum MigrateError {
         left: u64,
     },
     /// The queue doesn't take what waited in the temporary queue. It stays there.
-    #[error("{queue:?} does not take {left} messages that waited in the temporary queue")]
+    #[error("{queue:?} does not take {} that waited in the temporary queue", counted_messages(.left))]
     NotTaken {
         /// The queue.
         queue: String,
@@ -198,5 +205,53 @@ impl MigrateError {
             self,
             Self::Unavailable { .. } | Self::Link(_) | Self::Management(ManagementError::Unavailable { .. })
         )
+    }
+}
+
+/// `1 message`, `2 messages`.
+fn counted_messages(number: &u64) -> String {
+    counted(*number, "message")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_is_no_plural() {
+        let said = |left: u64, consumers: u64| {
+            let draining = Progress::Draining {
+                left,
+                consumers,
+                moved: 0,
+            };
+            let pending = Progress::Pending {
+                version: 1,
+                messages: left,
+            };
+            let queue = "a.queue".to_owned();
+            let held = MigrateError::Held {
+                queue: queue.clone(),
+                left,
+            };
+            let not_taken = MigrateError::NotTaken { queue, left };
+            [
+                draining.to_string(),
+                pending.to_string(),
+                held.to_string(),
+                not_taken.to_string(),
+            ]
+        };
+        assert_eq!(
+            said(1, 1),
+            [
+                "waiting for 1 consumer to empty the queue; 1 left",
+                "ladder v1: waiting for 1 message to become due",
+                "1 message left in \"a.queue\", and none leaves it: consumers don't finish what they hold",
+                "\"a.queue\" does not take 1 message that waited in the temporary queue",
+            ]
+        );
+        let many = said(2, 3);
+        assert!(many[0].contains("3 consumers") && many[1..].iter().all(|text| text.contains("2 messages ")));
     }
 }

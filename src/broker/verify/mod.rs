@@ -28,7 +28,7 @@ use super::{
     publisher::Publisher,
 };
 use crate::topology::{
-    Topology,
+    Topology, counted,
     live::LiveBinding,
     verify::{Batch, CopiedQueue, Plan, Report, Sent, judge},
 };
@@ -42,8 +42,8 @@ const START: Duration = Duration::from_secs(10);
 /// Why a verification came to no result.
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyError {
-    /// A virtual host can't be made by this user: it needs the tag `administrator`.
-    #[error("the throw-away virtual host can't be made: {0}")]
+    /// A virtual host can't be made or deleted by this user: it needs the tag `administrator`.
+    #[error("a throw-away virtual host can't be made or deleted: {0}")]
     NoVhost(#[source] ManagementError),
     /// The management API doesn't answer, or refuses.
     #[error(transparent)]
@@ -72,10 +72,12 @@ pub async fn run(
     progress: impl Fn(&str),
 ) -> Result<Report, VerifyError> {
     let live = management.read_live().await?;
-    let swept = throwaway::sweep(management).await?;
+    knock(settings).await?;
+    let swept = throwaway::sweep(management).await.map_err(VerifyError::NoVhost)?;
     if swept > 0 {
         progress(&format!(
-            "deleted {swept} virtual hosts that earlier runs left behind"
+            "deleted {} that earlier runs left behind",
+            counted(swept, "virtual host")
         ));
     }
     let plan = Plan::new(topology, &live);
@@ -106,6 +108,14 @@ pub async fn run(
         () = cancel.cancelled() => return Err(VerifyError::Interrupted),
     }
     Ok(report)
+}
+
+/// Says at once, with nothing made yet, if AMQP doesn't let us in.
+async fn knock(settings: &BrokerSettings) -> Result<(), LinkError> {
+    let connection = connection::connect(settings, "verify").await?;
+    let bye = connection.close(200, "done".into());
+    let _ = connection::within(settings.connect_timeout, bye).await;
+    Ok(())
 }
 
 async fn through_copy(

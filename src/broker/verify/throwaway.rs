@@ -89,7 +89,7 @@ impl Throwaway {
 }
 
 /// Deletes what earlier verifications of this virtual host left behind; says how many.
-pub(super) async fn sweep(management: &Management) -> Result<usize, ManagementError> {
+pub(super) async fn sweep(management: &Management) -> Result<u64, ManagementError> {
     let all: Vec<Row> = management.get("vhosts?columns=name").await?;
     let (prefix, mut swept) = (prefix(management), 0);
     for Row { name } in all {

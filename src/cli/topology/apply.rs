@@ -31,7 +31,7 @@ use crate::{
     },
     config::Config,
     topology::{
-        Topology,
+        Topology, counted,
         migration::migrating_queue,
         plan::{Scope, Stored},
     },
@@ -63,7 +63,7 @@ pub(in crate::cli) struct Apply {
 impl Apply {
     /// Runs the command.
     pub(super) async fn run(self, config: &Config, output: Output) -> Result<(), Failure> {
-        let management = services::management(config)?;
+        let management = services::management(config, output)?;
         let wish = Wish {
             prune: self.prune,
             replace_exchanges: self.replace_exchanges,
@@ -252,8 +252,9 @@ fn report(done: &Done, queues: usize, elapsed: Duration, output: Output) -> Resu
         return output.json_line(&json);
     }
     output.data(&format!(
-        "{} objects are as described, {queues} business queues among them ({}; {:.1} s)\n",
-        done.objects,
+        "{} are as described, {} among them ({}; {:.1} s)\n",
+        counted(done.objects as u64, "object"),
+        counted(queues as u64, "business queue"),
         done.sentence(),
         elapsed.as_secs_f64()
     ))

@@ -21,7 +21,7 @@ use crate::{
     },
     config::Config,
     supervisor,
-    topology::{self, migration::Refusal},
+    topology::{self, counted, migration::Refusal},
 };
 
 /// What is migrated if it isn't a queue.
@@ -66,7 +66,7 @@ impl Migrate {
             ));
         }
         let topology = Files::load(config, output)?;
-        let management = services::management(config)?.ok_or_else(|| {
+        let management = services::management(config, output)?.ok_or_else(|| {
             Failure::new(
                 Exit::Usage,
                 "a migration has to read what is on the broker",
@@ -124,8 +124,9 @@ impl Migrate {
             return Err(Failure::new(
                 Exit::Failed,
                 format!(
-                    "{} messages were in {:?} when it was deleted",
-                    report.lost, self.what
+                    "{:?} was deleted with {} in it",
+                    self.what,
+                    counted(report.lost, "message")
                 ),
                 format!("queue {}", self.what),
                 "find who published to the queue by its name, past every exchange, and send that again",
@@ -188,16 +189,16 @@ fn as_text(queue: &str, report: &Report) -> String {
     format!(
         "{queue} is as described now ({:.1} s)\n\
          drained by its consumers {}, moved {}, moved by an earlier run {}\n\
-         waited meanwhile: in {} ({} ids), out {} ({} ids)\n\
+         waited meanwhile: in {} ({}), out {} ({})\n\
          consumers had nothing for {:.1} s; the queue did not exist for {} ms\n",
         report.elapsed.as_secs_f64(),
         report.drained,
         report.moved.messages,
         report.already_moved,
         report.arrived.messages,
-        report.arrived.different,
+        counted(report.arrived.different, "id"),
         report.returned.messages,
-        report.returned.different,
+        counted(report.returned.different, "id"),
         report.pause.as_secs_f64(),
         report.missing.as_millis(),
     )
@@ -212,7 +213,8 @@ fn ladder_text(version: u8, report: &LadderReport, retire: bool) -> String {
         text.push_str(&if older.gone {
             format!("ladder v{} is gone\n", older.version)
         } else {
-            format!("ladder v{}: {} messages pending\n", older.version, older.messages)
+            let messages = counted(older.messages, "message");
+            format!("ladder v{}: {messages} pending\n", older.version)
         });
     }
     if !retire && !report.generations.is_empty() {

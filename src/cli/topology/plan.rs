@@ -2,7 +2,11 @@
 //!
 //! May import: `broker`, `topology`, `services`.
 
-use std::{io::IsTerminal, path::PathBuf};
+use std::{
+    fs::{self, File},
+    io::{ErrorKind, IsTerminal},
+    path::{Path, PathBuf},
+};
 
 use super::{
     super::{
@@ -58,8 +62,11 @@ impl Show {
     /// Runs the command.
     pub(super) async fn run(self, config: &Config, output: Output) -> Result<(), Failure> {
         let topology = Files::load(config, output)?;
-        let plan = match services::management(config)? {
+        let plan = match services::management(config, output)? {
             Some(management) => {
+                if let Some(path) = &self.out {
+                    writable(path)?;
+                }
                 let planned = planned(&management, &topology, self.ignored.ignore, config).await?;
                 if let Some(path) = &self.out {
                     let stored = Stored::new(
@@ -164,9 +171,38 @@ pub(super) fn show(plan: &Plan, output: Output) -> Result<(), Failure> {
     output.data(&text)
 }
 
-fn write(path: &std::path::Path, text: &str) -> Result<(), Failure> {
-    std::fs::write(path, text)
-        .map_err(|why| Failure::new(Exit::Failed, why, path.display(), "check where the plan goes"))
+/// Whether a plan can go there, asked before the broker is. Leaves everything as it is.
+fn writable(path: &Path) -> Result<(), Failure> {
+    let tried = match path.metadata() {
+        // To open a pipe could end it for its reader; a device says when it is written to.
+        Ok(there) if !there.is_file() && !there.is_dir() => Ok(()),
+        Ok(_) => File::options().write(true).open(path).map(drop),
+        Err(_) => match File::options().write(true).create_new(true).open(path) {
+            Ok(_) => fs::remove_file(path),
+            // A link that leads to nothing yet, or a file that came just now.
+            Err(why) if why.kind() == ErrorKind::AlreadyExists => Ok(()),
+            Err(why) => Err(why),
+        },
+    };
+    tried.map_err(|why| {
+        Failure::new(
+            Exit::Usage,
+            format!("the plan can't be written there: {why}"),
+            path.display(),
+            "give --out a file in a directory that exists and may be written to; the broker was not asked yet",
+        )
+    })
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    fs::write(path, text).map_err(|why| {
+        Failure::new(
+            Exit::Failed,
+            format!("the plan was not written whole: {why}"),
+            path.display(),
+            "make room there, or name another file, and plan again",
+        )
+    })
 }
 
 pub(super) fn needs_management(what: &str) -> Failure {

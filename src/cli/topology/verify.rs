@@ -47,7 +47,7 @@ impl Verify {
     pub(super) async fn run(self, config: &Config, output: Output) -> Result<(), Failure> {
         let topology = Files::load(config, output)?;
         let settings = services::broker(config, "tidegate topology verify")?;
-        let Some(management) = services::management(config)? else {
+        let Some(management) = services::management(config, output)? else {
             return Err(Failure::new(
                 Exit::Usage,
                 "routes can't be tried without the broker's management API",
@@ -135,8 +135,7 @@ fn as_json(broken: &Broken) -> serde_json::Value {
 
 fn failed(error: &VerifyError, config: &Config) -> Failure {
     match error {
-        VerifyError::NoVhost(ManagementError::Denied { .. })
-        | VerifyError::Management(ManagementError::Denied { .. }) => {
+        VerifyError::NoVhost(ManagementError::Denied { .. }) => {
             Failure::new(Exit::Unavailable, error, place(config), NEEDS)
         }
         VerifyError::NoVhost(error) | VerifyError::Management(error) => {

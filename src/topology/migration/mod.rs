@@ -26,6 +26,8 @@ pub use next::{Intent, Known, Next, Refusal, next};
 pub use scene::{Link, Scene};
 pub use settle::Settle;
 
+use std::collections::HashSet;
+
 use tidegate_core::names::MAX_SHORT_STRING;
 
 use super::{
@@ -50,6 +52,22 @@ pub fn under_way(live: &Live) -> Vec<&str> {
     names.sort_unstable();
     names.dedup();
     names
+}
+
+/// How many exchanges and queues of `wanted` are missing, beside `queue` and others that are being migrated.
+pub fn missing_beside(queue: &str, wanted: &Objects, live: &Live) -> usize {
+    let moving: HashSet<&str> = under_way(live).into_iter().chain([queue]).collect();
+    let exchanges: HashSet<&str> = live.exchanges.iter().map(|e| e.name.as_str()).collect();
+    let queues: HashSet<&str> = live.queues.iter().map(|q| q.name.as_str()).collect();
+    let exchanges = wanted
+        .exchanges
+        .iter()
+        .filter(|e| !exchanges.contains(e.name.as_str()));
+    let queues = wanted
+        .queues
+        .iter()
+        .filter(|q| !queues.contains(q.name.as_str()) && !moving.contains(q.name.as_str()));
+    exchanges.count() + queues.count()
 }
 
 impl Topology {

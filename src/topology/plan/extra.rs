@@ -14,7 +14,7 @@ use super::{
     scope::Scope,
 };
 use crate::topology::{
-    Objects,
+    Objects, counted,
     live::{Live, LiveQueue},
 };
 
@@ -219,9 +219,10 @@ impl Search<'_> {
             plan.notes.push(Note {
                 about: format!("ladder generation v{version}"),
                 text: format!(
-                    "it is not the one in use, v{}: {messages} messages pending; `tidegate topology migrate ladder` \
-                     removes it when they are delivered",
-                    self.scope.names.ladder_version()
+                    "it is not the one in use, v{}: {} pending; `tidegate topology migrate ladder` removes it when \
+                     nothing waits in it any more",
+                    self.scope.names.ladder_version(),
+                    counted(messages, "message")
                 ),
             });
         }

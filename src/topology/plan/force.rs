@@ -83,7 +83,7 @@ pub(super) enum Winner {
 }
 
 /// All policies, ready to be matched.
-pub(super) struct Policies<'a> {
+pub(in crate::topology) struct Policies<'a> {
     user: Ranked<'a>,
     operator: Ranked<'a>,
     /// Policies whose pattern this program can't read.
@@ -101,9 +101,9 @@ struct Ranked<'a> {
 
 /// The policies in force on one object.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct InForce<'a> {
-    pub(super) user: Option<&'a LivePolicy>,
-    pub(super) operator: Option<&'a LivePolicy>,
+pub(in crate::topology) struct InForce<'a> {
+    pub(in crate::topology) user: Option<&'a LivePolicy>,
+    pub(in crate::topology) operator: Option<&'a LivePolicy>,
 }
 
 /// The policy and the operator policy in force for a queue that exists or would.
@@ -120,7 +120,7 @@ pub(super) struct Effective {
 }
 
 impl<'a> Policies<'a> {
-    pub(super) fn new(live: &'a Live) -> Self {
+    pub(in crate::topology) fn new(live: &'a Live) -> Self {
         let mut unread = Vec::new();
         let mut ranked = |operator: bool| {
             let mut policies: Vec<&LivePolicy> =
@@ -137,7 +137,7 @@ impl<'a> Policies<'a> {
         }
     }
 
-    pub(super) fn of_queue(&self, name: &str, kind: &str) -> InForce<'a> {
+    pub(in crate::topology) fn of_queue(&self, name: &str, kind: &str) -> InForce<'a> {
         let unknown = match kind {
             "quorum" => NOT_QUORUM,
             "classic" => NOT_CLASSIC,

@@ -10,7 +10,7 @@ use super::{
     change::as_json, force::same,
 };
 use crate::topology::{
-    ObjectName,
+    ObjectName, counted,
     live::{LiveBinding, Version},
 };
 
@@ -122,12 +122,10 @@ impl Plan {
             migrating,
             extra,
         } = self.counts();
-        let s = if conflict == 1 { "" } else { "s" };
-        let mut text =
-            format!("Plan: {add} to add, {change} to change, {conflict} conflict{s}, {extra} extra");
+        let conflicts = counted(conflict as u64, "conflict");
+        let mut text = format!("Plan: {add} to add, {change} to change, {conflicts}, {extra} extra");
         if migrating > 0 {
-            let s = if migrating == 1 { "" } else { "s" };
-            let _ = write!(text, ", {migrating} migration{s} under way");
+            let _ = write!(text, ", {} under way", counted(migrating as u64, "migration"));
         }
         text + "."
     }
@@ -273,10 +271,7 @@ impl Conflict {
 impl Extra {
     /// What prevents pruning it, as last counted.
     pub fn holds(&self) -> Option<String> {
-        let count = |n: Option<u64>, what: &str| {
-            let s = if n == Some(1) { "" } else { "s" };
-            n.filter(|n| *n > 0).map(|n| format!("{n} {what}{s}"))
-        };
+        let count = |n: Option<u64>, what: &str| n.filter(|n| *n > 0).map(|n| counted(n, what));
         let found: Vec<String> = [count(self.messages, "message"), count(self.consumers, "consumer")]
             .into_iter()
             .flatten()

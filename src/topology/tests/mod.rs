@@ -6,6 +6,7 @@ mod files;
 mod generations;
 mod lengths;
 mod migration;
+mod missing;
 mod objects;
 mod overlap;
 mod plan;

@@ -5,7 +5,10 @@ use std::fmt;
 use serde_json::Value;
 use tidegate_core::ladder::Destination;
 
-use crate::topology::live::{Live, LiveQueue};
+use crate::topology::{
+    live::{Live, LivePolicy, LiveQueue},
+    plan::force::Policies,
+};
 
 const APPLY: &str = "run `tidegate topology apply`";
 
@@ -180,7 +183,8 @@ const TAKE: [&str; 4] = ["message-ttl", "expires", "max-length", "max-length-byt
 
 fn unsafe_to_wait(live: &Live, name: &str) -> Option<Fault> {
     let queue = live.queue(name)?;
-    let takes = in_force(live, queue).map(|policy| {
+    let policies = Policies::new(live);
+    let takes = in_force(live, &policies, queue).map(|policy| {
         let sets: Vec<String> = policy
             .definition
             .iter()
@@ -190,11 +194,7 @@ fn unsafe_to_wait(live: &Live, name: &str) -> Option<Fault> {
         (policy, sets.join(", "))
     });
     let (policy, sets) = takes.into_iter().find(|(_, sets)| !sets.is_empty())?;
-    let kind = if policy.operator {
-        "operator policy"
-    } else {
-        "policy"
-    };
+    let kind = policy_kind(policy);
     Some(Fault::new(
         format!("what waits in it is lost to {kind} {:?} ({sets})", policy.name),
         format!(
@@ -204,15 +204,25 @@ fn unsafe_to_wait(live: &Live, name: &str) -> Option<Fault> {
     ))
 }
 
-/// The policy in force on a queue, and the operator policies, which can't be told apart by name.
+/// What a policy is called.
+pub(super) fn policy_kind(policy: &LivePolicy) -> &'static str {
+    if policy.operator {
+        "operator policy"
+    } else {
+        "policy"
+    }
+}
+
+/// The policy in force on a queue, of which the broker says the name, and the operator policy, of which it doesn't.
 pub(super) fn in_force<'a>(
     live: &'a Live,
+    policies: &Policies<'a>,
     queue: &'a LiveQueue,
-) -> impl Iterator<Item = &'a crate::topology::live::LivePolicy> {
-    let own = queue.policy.as_deref();
-    live.policies
-        .iter()
-        .filter(move |policy| policy.operator || own == Some(policy.name.as_str()))
+) -> impl Iterator<Item = &'a LivePolicy> + use<'a> {
+    let named = queue.policy.as_deref();
+    let own = live.policies.iter();
+    own.filter(move |policy| !policy.operator && named == Some(policy.name.as_str()))
+        .chain(policies.of_queue(&queue.name, &queue.kind).operator)
 }
 
 fn plain(value: &Value) -> String {

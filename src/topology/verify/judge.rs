@@ -6,9 +6,9 @@ use serde_json::Value;
 
 use super::{
     Batch, Hop, Probe,
-    hop::{Fault, in_force},
+    hop::{Fault, in_force, policy_kind},
 };
-use crate::topology::{live::Live, objects};
+use crate::topology::{live::Live, objects, plan::force::Policies};
 
 /// How publishing one probe ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -86,6 +86,7 @@ impl Report {
     /// Adds what can be seen without sending anything: delay queues that hold messages for another time than they should, and
     /// queues that are deleted with what is in them.
     pub fn add_times(&mut self, objects: &objects::Objects, live: &Live) {
+        let policies = Policies::new(live);
         for wanted in &objects.queues {
             let Some(queue) = live.queue(&wanted.name) else {
                 continue;
@@ -106,17 +107,18 @@ impl Report {
                 let why = format!("it holds messages {own} instead of {ttl} ms");
                 self.add_kept(&wanted.name, &why, &migrate(&wanted.name));
             }
-            for policy in in_force(live, queue).filter(|policy| !policy.operator) {
+            for policy in in_force(live, &policies, queue) {
+                let (kind, name) = (policy_kind(policy), &policy.name);
                 let next = format!("narrow its pattern {:?}, or remove it", policy.pattern);
                 if policy.definition.contains_key("expires") {
-                    let why = format!("policy {:?} deletes it when nobody consumes it", policy.name);
+                    let why = format!("{kind} {name:?} deletes it when nobody consumes it");
                     self.add_kept(&wanted.name, &why, &next);
                 }
                 let shorter = policy.definition.get("message-ttl").and_then(Value::as_i64);
                 if let (Some(ttl), Some(shorter)) = (ttl, shorter)
                     && shorter < ttl
                 {
-                    let why = format!("policy {:?} lets messages out too early", policy.name);
+                    let why = format!("{kind} {name:?} lets messages out too early");
                     self.add_kept(&wanted.name, &why, &next);
                 }
             }
@@ -254,9 +256,10 @@ fn policies(probe: &Probe, live: &Live) -> Vec<String> {
         Hop::Waits { queue } | Hop::Bound { queue, .. } | Hop::Expires { queue, .. } => live.queue(queue),
         _ => None,
     });
+    let policies = Policies::new(live);
     let mut found: Vec<String> = queues
-        .flat_map(|queue| in_force(live, queue))
-        .map(|policy| format!("policy {:?}", policy.name))
+        .flat_map(|queue| in_force(live, &policies, queue))
+        .map(|policy| format!("{} {:?}", policy_kind(policy), policy.name))
         .collect();
     found.sort();
     found.dedup();

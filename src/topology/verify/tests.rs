@@ -292,8 +292,37 @@ fn delay_queues_that_hold_for_another_time_are_seen_without_a_probe() {
         definition: BTreeMap::from([("expires".to_owned(), json!(60_000))]),
         ..LivePolicy::default()
     });
+    // Operator policies are told by their patterns: queues don't name them.
+    for (pattern, key) in [
+        ("^order\\.close\\.queue$", "expires"),
+        ("^task\\.delay\\.v1\\.6\\.1$", "message-ttl"),
+        ("^theirs", "expires"),
+    ] {
+        live.policies.push(LivePolicy {
+            name: format!("limits {pattern}"),
+            pattern: pattern.to_owned(),
+            apply_to: "queues".to_owned(),
+            definition: BTreeMap::from([(key.to_owned(), json!(60_000))]),
+            operator: true,
+            ..LivePolicy::default()
+        });
+    }
     let mut report = Report::default();
     report.add_times(&topology.objects(), &live);
+    let operators: Vec<String> = report
+        .broken
+        .iter()
+        .filter(|b| b.why.starts_with("operator"))
+        .map(|b| format!("{}: {}", b.hop, b.why))
+        .collect();
+    assert_eq!(
+        operators,
+        [
+            "task.delay.v1.6.1: operator policy \"limits ^task\\\\.delay\\\\.v1\\\\.6\\\\.1$\" lets messages out too early",
+            "order.close.queue: operator policy \"limits ^order\\\\.close\\\\.queue$\" deletes it when nobody consumes it",
+        ]
+    );
+    report.broken.retain(|b| !b.why.starts_with("operator"));
     assert_eq!(report.broken.len(), 2, "{report:?}");
     assert_eq!(report.broken[1].hop, "order.audit.queue");
     assert_eq!(

@@ -7,7 +7,7 @@ use lapin::{
     options::{BasicGetOptions, BasicNackOptions, ExchangeDeclareOptions, QueueDeleteOptions},
     types::FieldTable,
 };
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 use tidegate::{
     topology::{Policy, Value},
     worker::{Context, TaskError, Worker},
@@ -183,17 +183,30 @@ async fn policies_that_take_waiting_messages_are_named() {
     for policy in [&hour, &drops, &refuses] {
         management.set_policy(policy).await.unwrap();
     }
+    // Long enough to delete nothing while this runs.
+    let goes = json!({"pattern": r"\.high$", "apply-to": "queues", "definition": {"expires": 3_600_000}});
+    let path = format!("/api/operator-policies/{}/goes", bench.vhost.name());
+    bench.vhost.management().put(&path, &goes).await;
     let report = bench.verify().await;
     let hops: BTreeSet<&str> = report.broken.iter().map(|b| b.hop.as_str()).collect();
     let expected = [
         "order.audit.queue",
         "order.close.queue",
+        "order.close.queue.high",
         "task.delay.v1.4.2 → task.delay.v1.3",
     ];
     assert_eq!(hops, expected.into(), "{report:#?}");
     let of = |hop: &str| report.broken.iter().find(|b| b.hop.starts_with(hop)).unwrap();
     let why = "what waits in it is lost to policy \"an-hour\" (message-ttl=3600000)";
-    assert_eq!(of("order.close.queue").why, why);
+    assert!(
+        report
+            .broken
+            .iter()
+            .any(|b| b.hop == "order.close.queue" && b.why == why),
+        "{report:#?}"
+    );
+    let why = "operator policy \"goes\" deletes it when nobody consumes it";
+    assert_eq!(of("order.close.queue.high").why, why);
     assert!(of("order.audit.queue").why.contains("\"drops\""), "{report:#?}");
     assert!(of("task.delay").why.contains("maxlen"), "{report:#?}");
     bench.close().await;

@@ -1,12 +1,12 @@
 //! What exists with other properties: shown one by one, never touched without being asked.
 
 use lapin::{
-    options::{QueueBindOptions, QueueDeclareOptions},
-    types::{AMQPValue, FieldTable},
+    options::{ExchangeBindOptions, QueueBindOptions, QueueDeclareOptions},
+    types::{AMQPValue, FieldArray, FieldTable},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{Site, differences, marks};
+use super::{Site, TEAM, differences, marks};
 
 fn team(names: &[&str]) -> String {
     names
@@ -278,6 +278,102 @@ async fn an_exchange_that_differs_is_replaced_only_when_asked() {
             .publish("task.exchange", "a.x", b"{}", json!({}))
             .await
     );
+    connection.close(200, "done".into()).await.unwrap();
+    site.vhost.close().await;
+}
+
+/// Bindings of others keep what they were bound with, whatever shape it has: a headers exchange reads its arguments, and a
+/// plugin may read lists and tables.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replaced_exchange_keeps_the_arguments_of_its_bindings() {
+    let site = Site::applied(TEAM).await;
+    let management = site.vhost.management();
+    let dead = format!("/api/exchanges/{}/task.dead", site.vhost.name());
+    management.delete(&dead).await;
+    site.put(
+        "exchanges/VHOST/task.dead",
+        json!({"type": "fanout", "durable": true}),
+    )
+    .await;
+    site.put(
+        "exchanges/VHOST/theirs",
+        json!({"type": "fanout", "durable": true}),
+    )
+    .await;
+    let (connection, channel) = site.client().await;
+    let listener = QueueDeclareOptions {
+        durable: true,
+        auto_delete: true,
+        ..QueueDeclareOptions::default()
+    };
+    channel
+        .queue_declare("listener".into(), listener, FieldTable::default())
+        .await
+        .unwrap();
+    let text = |text: &str| AMQPValue::LongString(text.into());
+    let mut list = FieldArray::default();
+    list.push(AMQPValue::LongInt(1));
+    list.push(text("two"));
+    list.push(AMQPValue::Boolean(true));
+    list.push(AMQPValue::FieldArray(FieldArray::default()));
+    let mut inner = FieldTable::default();
+    inner.insert("deep".into(), AMQPValue::FieldArray(list.clone()));
+    let mut table = FieldTable::default();
+    table.insert("word".into(), text("x"));
+    table.insert("half".into(), AMQPValue::Double(0.5));
+    table.insert("inner".into(), AMQPValue::FieldTable(inner));
+    let mut arguments = FieldTable::default();
+    arguments.insert("list".into(), AMQPValue::FieldArray(list));
+    arguments.insert("table".into(), AMQPValue::FieldTable(table));
+    arguments.insert("negative".into(), AMQPValue::ShortInt(-7));
+    let (to, key) = ("task.dead".into(), "a.#".into());
+    channel
+        .queue_bind(
+            "listener".into(),
+            to,
+            key,
+            QueueBindOptions::default(),
+            arguments.clone(),
+        )
+        .await
+        .unwrap();
+    let (from, to) = ("task.dead".into(), "theirs".into());
+    channel
+        .exchange_bind(to, from, "b.#".into(), ExchangeBindOptions::default(), arguments)
+        .await
+        .unwrap();
+    let bindings = async || {
+        let path = format!("{dead}/bindings/source");
+        let mut rows = management.get(&path).await.unwrap().as_array().unwrap().clone();
+        rows.retain(|row| row["destination"] == "listener" || row["destination"] == "theirs");
+        rows.sort_by_key(|row| row["destination"].to_string());
+        let of = |row: &Value| {
+            (
+                row["destination"].clone(),
+                row["routing_key"].clone(),
+                row["arguments"].clone(),
+            )
+        };
+        rows.iter().map(of).collect::<Vec<_>>()
+    };
+    let before = bindings().await;
+    let expected = json!({
+        "list": [1, "two", true, []],
+        "table": {"word": "x", "half": 0.5, "inner": {"deep": [1, "two", true, []]}},
+        "negative": -7,
+    });
+    assert_eq!(before.len(), 2, "{before:?}");
+    assert!(
+        before.iter().all(|(.., arguments)| *arguments == expected),
+        "{before:#?}"
+    );
+
+    let ran = site.run(&["topology", "apply", "--replace-exchanges", "--json"]);
+    assert_eq!((ran.code, &ran.json()["replaced"]), (0, &json!(1)), "{ran:?}");
+    assert!(!ran.stderr.contains("warning"), "{ran:?}");
+    let kind = management.get(&dead).await.unwrap()["type"].take();
+    assert_eq!(kind, "topic");
+    assert_eq!(bindings().await, before);
     connection.close(200, "done".into()).await.unwrap();
     site.vhost.close().await;
 }

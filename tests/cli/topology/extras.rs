@@ -119,7 +119,21 @@ async fn a_queue_with_messages_or_consumers_is_never_pruned() {
     let error = ran.error();
     let kept: Vec<&Value> = error["errors"].as_array().unwrap().iter().collect();
     assert_eq!(kept.len(), 6, "{error:#}");
-    assert!(kept.iter().all(|k| k["kept"].is_string()), "{error:#}");
+    let why = |name: &str| {
+        let of = kept.iter().find(|k| k["object"] == name).unwrap();
+        of["kept"].as_str().unwrap().split(';').next().unwrap()
+    };
+    // Some versions count who holds an unacknowledged message as a consumer.
+    for kind in kinds {
+        let expected = [
+            ("messages", "it has 1 message and 0 consumers"),
+            ("consumers", "it has 0 messages and 1 consumer"),
+        ];
+        for (holds, expected) in expected {
+            let name = format!("task.{kind}.{holds}");
+            assert_eq!(why(&name), expected, "{name}: {error:#}");
+        }
+    }
     for kind in kinds {
         for holds in ["messages", "consumers", "unacked"] {
             let name = format!("task.{kind}.{holds}");

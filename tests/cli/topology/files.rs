@@ -4,6 +4,7 @@ use serde_json::json;
 use tidegate_testkit::Vhost;
 
 use super::{Site, TEAM};
+use crate::run::{ORDER, Tidegate};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plan_in_a_file_is_done_or_refused_as_a_whole() {
@@ -60,6 +61,41 @@ async fn a_plan_in_a_file_is_done_or_refused_as_a_whole() {
         "nothing was changed"
     );
     site.vhost.close().await;
+}
+
+/// No broker is there: asked for a plan, it would be exit code 7.
+#[test]
+fn a_place_where_no_plan_can_be_written_is_told_before_the_broker_is_asked() {
+    let tidegate = Tidegate::new()
+        .file("topology/platform.toml", "")
+        .file("topology/order.toml", ORDER)
+        .file("a-file", "mine")
+        .env("AMQP_URL", "amqp://u:p@127.0.0.1:1/v")
+        .env("MANAGEMENT_URL", "http://u:p@127.0.0.1:1");
+    for (out, word) in [
+        ("no/such/directory/a.plan", "No such file or directory"),
+        ("topology", "directory"),
+        ("a-file/a.plan", "Not a directory"),
+    ] {
+        let ran = tidegate.run(&["topology", "plan", "--out", out, "--json"]);
+        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{ran:?}");
+        let error = ran.error();
+        assert_eq!(error["where"], out);
+        let what = error["what"].as_str().unwrap();
+        assert!(
+            what.contains("can't be written") && what.contains(word),
+            "{error}"
+        );
+        assert!(error["next"].as_str().unwrap().contains("--out"), "{error}");
+    }
+    // What can be written is neither made nor emptied before there is a plan.
+    for out in ["new.plan", "a-file", "/dev/null"] {
+        let ran = tidegate.run(&["topology", "plan", "--out", out]);
+        assert_eq!(ran.code, 7, "{ran:?}");
+    }
+    assert!(!tidegate.path().join("new.plan").exists());
+    let kept = std::fs::read_to_string(tidegate.path().join("a-file")).unwrap();
+    assert_eq!(kept, "mine");
 }
 
 #[tokio::test(flavor = "multi_thread")]
