@@ -8,6 +8,7 @@
 //! all of it is answered `TimedOut` and the channel is rebuilt. Whoever sends again uses the same message id, so
 //! the worst case is a duplicate with the same id, never a loss.
 
+mod first;
 mod session;
 
 use std::{
@@ -66,6 +67,11 @@ pub enum PublishOutcome {
     },
     /// The exchange does not exist; nothing was stored.
     NoExchange,
+    /// This user may not write to the exchange, or nobody may; nothing was stored.
+    Forbidden {
+        /// The broker's words.
+        why: String,
+    },
     /// It can't be written as AMQP: a name of over 255 bytes, or no message id.
     Invalid {
         /// What is wrong with it.
@@ -82,6 +88,7 @@ impl PublishOutcome {
             Self::Nacked => "nacked",
             Self::TimedOut { .. } => "timed_out",
             Self::NoExchange => "no_exchange",
+            Self::Forbidden { .. } => "forbidden",
             Self::Invalid { .. } => "invalid",
         }
     }
@@ -249,25 +256,22 @@ async fn keep_publishing(
     state: &State,
 ) {
     let mut waits = backoff();
-    let mut unwritten = None;
+    let mut unwritten: Vec<Request> = Vec::new();
     // Closed and empty means that no handle is left and nothing waits.
-    while unwritten.is_some() || !(requests.is_closed() && requests.is_empty()) {
+    while !unwritten.is_empty() || !(requests.is_closed() && requests.is_empty()) {
         let why = match session::open(pool, settings).await {
             Ok(mut session) => {
                 waits = backoff();
                 state.set(None);
-                let end = match unwritten.take() {
-                    Some(request) => match session.write(request).await {
-                        Ok(()) => session.run(requests, state).await,
-                        Err(lost) => session::End::Lost(Box::new(lost)),
-                    },
-                    None => session.run(requests, state).await,
+                let end = match session.write_all(std::mem::take(&mut unwritten)).await {
+                    Ok(()) => session.run(requests, state).await,
+                    Err(lost) => session::End::Lost(Box::new(lost)),
                 };
                 match end {
                     session::End::NoMoreRequests => return session.close().await,
                     session::End::Lost(lost) => {
-                        session.abandon(&lost.why);
-                        unwritten = lost.unwritten;
+                        unwritten = session.abandon(&lost.why);
+                        unwritten.extend(lost.unwritten);
                         lost.why
                     }
                 }

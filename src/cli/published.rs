@@ -43,6 +43,7 @@ impl Published {
         if let Err(error) = &result {
             self.status = match error {
                 SendError::Unroutable { .. } | SendError::NoExchange(_) => "unroutable",
+                SendError::Forbidden { .. } => "forbidden",
                 SendError::Refused(_) | SendError::Invalid(_) => "refused",
                 SendError::Nacked => "nacked",
                 SendError::Unknown(_) => "unknown",

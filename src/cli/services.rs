@@ -192,6 +192,10 @@ pub(super) fn of_send(error: &SendError) -> (Exit, &'static str) {
             Exit::NotFound,
             "run `tidegate topology apply`, or correct --exchange",
         ),
+        SendError::Forbidden { .. } => (
+            Exit::Unavailable,
+            "give this user the right to write to the exchange (`tidegate topology export --format permissions` shows how), or correct --exchange",
+        ),
         SendError::Refused(_) | SendError::Invalid(_) => (
             Exit::Usage,
             "correct the task; it will never be accepted as it is",

@@ -90,6 +90,14 @@ pub enum SendError {
     /// The exchange does not exist. Apply the topology.
     #[error("exchange {0:?} does not exist; run `tidegate topology apply`, or correct the name")]
     NoExchange(String),
+    /// This user may not write to the exchange: nothing was stored. Grant the right, or correct the name.
+    #[error("exchange {exchange:?} is closed to this user: {why}")]
+    Forbidden {
+        /// Exchange.
+        exchange: String,
+        /// The broker's words.
+        why: String,
+    },
     /// The delay or the key can't be carried: the same task will never be accepted.
     #[error(transparent)]
     Refused(#[from] LadderError),
@@ -197,6 +205,7 @@ impl TaskPublisher {
             PublishOutcome::Confirmed => Ok(()),
             PublishOutcome::Returned { .. } => Err(SendError::Unroutable { exchange, key }),
             PublishOutcome::NoExchange => Err(SendError::NoExchange(exchange)),
+            PublishOutcome::Forbidden { why } => Err(SendError::Forbidden { exchange, why }),
             PublishOutcome::Invalid { why } => Err(SendError::Invalid(why)),
             PublishOutcome::Nacked => Err(SendError::Nacked),
             PublishOutcome::TimedOut { why } => Err(SendError::Unknown(why)),

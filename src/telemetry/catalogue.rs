@@ -56,7 +56,7 @@ use Unit::{Count, Seconds};
 pub static METRICS: &[Metric] = &[
     metric("tidegate_build_info", Gauge, Count, &["version"], "Always 1; the label is the version."),
     metric("tidegate_published_total", Counter, Count, &["task_type", "outcome"],
-        "Publishes by how they ended: confirmed, returned (no queue takes the key), nacked, timed_out, no_exchange, invalid."),
+        "Publishes by how they ended: confirmed, returned (no queue takes the key), nacked, timed_out, no_exchange, forbidden, invalid."),
     metric("tidegate_publish_confirm_seconds", Histogram, Seconds, &["outcome"], "Time from a publish to its confirm or failure."),
     metric("tidegate_consumed_total", Counter, Count, &["task_type", "queue"], "Deliveries that reached a worker."),
     metric("tidegate_task_attempts_total", Counter, Count, &["task_type", "outcome"], "Attempts by how they ended."),

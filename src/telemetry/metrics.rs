@@ -53,6 +53,7 @@ fn task_type_at_zero(task_type: &str) {
         "nacked",
         "timed_out",
         "no_exchange",
+        "forbidden",
         "invalid",
     ] {
         counter!("tidegate_published_total", "task_type" => task_type.to_owned(), "outcome" => outcome)

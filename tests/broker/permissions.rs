@@ -23,7 +23,7 @@ use tidegate::{
         envelope::{Envelope, Limits},
         headers::{self, Origin},
     },
-    publish::Task,
+    publish::{SendError, Task},
     router::Router,
     telemetry::health::{Health, Part},
     topology::{
@@ -136,6 +136,36 @@ async fn a_service_publishes_now_and_later_and_does_nothing_else() {
         .to_string();
     assert!(why.contains("ACCESS_REFUSED") && !why.contains(PASSWORD), "{why}");
     link.channel().await.unwrap();
+    cast.close().await;
+}
+
+/// The broker closes the channel of whoever writes where they may not: that must not be everybody's channel.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_exchange_that_is_closed_to_the_service_disturbs_nobody_else() {
+    let cast = Cast::applied().await;
+    let tasks = cast.publisher(&Role::Service);
+    let mut sends = tokio::task::JoinSet::new();
+    for n in 0..600 {
+        let tasks = tasks.clone();
+        sends.spawn(async move {
+            let mut task = task(&format!("t{n}"), "order.close.timeout");
+            let closed = n % 3 == 0;
+            if closed {
+                task.exchange = Some("amq.fanout".to_owned());
+            }
+            (closed, tasks.send(task, Duration::ZERO).await)
+        });
+    }
+    while let Some(sent) = sends.join_next().await {
+        match sent.unwrap() {
+            (false, sent) => sent.unwrap(),
+            (true, sent) => {
+                let error = sent.unwrap_err();
+                assert!(matches!(error, SendError::Forbidden { .. }), "{error:?}");
+                assert!(!error.to_string().contains(PASSWORD), "{error}");
+            }
+        }
+    }
     cast.close().await;
 }
 

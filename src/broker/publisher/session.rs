@@ -10,7 +10,7 @@
 //! collects every confirm that is ready after passing that lock once, and only then matches returns by id.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashMap},
     future::Future,
     pin::Pin,
     time::Duration,
@@ -19,17 +19,20 @@ use std::{
 use deadpool_lapin::{Connection, Pool};
 use futures::{FutureExt, StreamExt, stream::FuturesUnordered};
 use lapin::{
-    Channel, Confirmation, ExchangeKind,
+    Channel, Confirmation,
     message::BasicReturnMessage,
-    options::{BasicPublishOptions, ConfirmSelectOptions, ExchangeDeclareOptions},
-    types::{FieldTable, ShortString},
+    options::{BasicPublishOptions, ConfirmSelectOptions},
+    types::ShortString,
 };
 use tokio::{
     sync::{mpsc, oneshot, watch},
     time::{Instant, sleep, sleep_until, timeout, timeout_at},
 };
 
-use super::{Outgoing, PublishOutcome, Request, State};
+use super::{
+    Outgoing, PublishOutcome, Request, State,
+    first::{self, First, Verdict},
+};
 use crate::broker::{
     BrokerSettings,
     connection::{self, LinkError, within},
@@ -49,16 +52,18 @@ pub(super) enum End {
     Lost(Box<Lost>),
 }
 
-/// A lost channel, and the request that it was lost over before a byte of it was written: the next session takes
-/// that one first.
+/// A lost channel, and the requests of which no byte was written: the next session takes them first.
 pub(super) struct Lost {
     pub(super) why: String,
-    pub(super) unwritten: Option<Request>,
+    pub(super) unwritten: Vec<Request>,
 }
 
 impl From<String> for Lost {
     fn from(why: String) -> Self {
-        Self { why, unwritten: None }
+        Self {
+            why,
+            unwritten: Vec::new(),
+        }
     }
 }
 
@@ -73,10 +78,18 @@ pub(super) enum OpenError {
 
 /// Identifies a publish among those in flight, as a returned message shows it.
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct MessageKey {
-    message_id: ShortString,
-    exchange: ShortString,
-    routing_key: ShortString,
+pub(super) struct MessageKey {
+    pub(super) message_id: ShortString,
+    pub(super) exchange: ShortString,
+    pub(super) routing_key: ShortString,
+}
+
+/// What is known of an exchange.
+enum Exchange {
+    /// Its messages may share the session's channel.
+    Open,
+    /// The first message to it is on its way, over a channel of its own; these wait for what becomes of it.
+    Trying(Vec<Request>),
 }
 
 struct Waiting {
@@ -96,7 +109,10 @@ pub(super) struct Session {
     /// By sequence, which is also the order of deadlines.
     waiting: BTreeMap<u64, Waiting>,
     returned: HashMap<MessageKey, BasicReturnMessage>,
-    known_exchanges: HashSet<String>,
+    exchanges: HashMap<String, Exchange>,
+    firsts: FuturesUnordered<First>,
+    /// How many requests wait for a verdict on their exchange.
+    held: usize,
     sequence: u64,
     /// Whether the broker blocks the connection.
     blocked: watch::Receiver<bool>,
@@ -124,7 +140,9 @@ pub(super) async fn open(pool: &Pool, settings: &BrokerSettings) -> Result<Sessi
                 confirms: FuturesUnordered::new(),
                 waiting: BTreeMap::new(),
                 returned: HashMap::new(),
-                known_exchanges: HashSet::new(),
+                exchanges: HashMap::new(),
+                firsts: FuturesUnordered::new(),
+                held: 0,
                 sequence: 0,
                 blocked,
             })
@@ -141,7 +159,7 @@ impl Session {
     /// Works until the handles are gone or the channel is lost. Whether it is blocked is shown in `state`.
     pub(super) async fn run(&mut self, requests: &mut mpsc::Receiver<Request>, state: &State) -> End {
         let mut more = true;
-        while more || !self.waiting.is_empty() {
+        while more || !self.waiting.is_empty() || !self.firsts.is_empty() {
             let blocked = *self.blocked.borrow_and_update();
             state.set(blocked.then_some(ALARM));
             let overdue = self.waiting.first_key_value().map(|(_, w)| w.deadline);
@@ -152,13 +170,18 @@ impl Session {
                         return End::Lost(Box::new(why.into()));
                     }
                 }
+                Some((exchange, verdict)) = self.firsts.next(), if !self.firsts.is_empty() => {
+                    if let Err(lost) = self.judged(exchange, verdict).await {
+                        return End::Lost(Box::new(lost));
+                    }
+                }
                 // Noticed here, an idle session is replaced at once and not only when somebody wants to publish.
                 changed = self.blocked.changed() => {
                     if changed.is_err() {
                         return End::Lost(Box::new("the connection is gone".to_owned().into()));
                     }
                 }
-                request = requests.recv(), if more && !blocked && self.waiting.len() < self.settings.in_flight => match request {
+                request = requests.recv(), if more && !blocked && self.waiting.len() + self.held < self.settings.in_flight => match request {
                     Some(request) => {
                         if let Err(lost) = self.write(request).await {
                             return End::Lost(Box::new(lost));
@@ -181,8 +204,20 @@ impl Session {
         End::NoMoreRequests
     }
 
+    /// Writes messages in order. An error means that the channel is lost; it carries those that were not written.
+    pub(super) async fn write_all(&mut self, requests: Vec<Request>) -> Result<(), Lost> {
+        let mut requests = requests.into_iter();
+        while let Some(request) = requests.next() {
+            if let Err(mut lost) = self.write(request).await {
+                lost.unwritten.extend(requests);
+                return Err(lost);
+            }
+        }
+        Ok(())
+    }
+
     /// Writes one message. An error means that the channel is lost.
-    pub(super) async fn write(&mut self, request: Request) -> Result<(), Lost> {
+    async fn write(&mut self, request: Request) -> Result<(), Lost> {
         if request.reply.is_closed() || request.deadline <= Instant::now() {
             return Ok(());
         }
@@ -193,25 +228,19 @@ impl Session {
                 return Ok(());
             }
         };
-        // A publish to a missing exchange closes the channel for everybody on it, so look first.
-        match self.exchange_exists(&request.message.exchange).await {
-            Ok(true) => {}
-            Ok(false) => {
-                let _ = request.reply.send(PublishOutcome::NoExchange);
+        match self.exchanges.get_mut(&request.message.exchange) {
+            Some(Exchange::Open) => {}
+            Some(Exchange::Trying(others)) => {
+                others.push(request);
+                self.held += 1;
                 return Ok(());
             }
-            Err(why) => {
-                return Err(Lost {
-                    why,
-                    unwritten: Some(request),
-                });
-            }
+            None => return self.send_first(key, request).await,
         }
         if !self.channel.status().connected() {
-            let why = "the channel is closed".to_owned();
             return Err(Lost {
-                why,
-                unwritten: Some(request),
+                why: "the channel is closed".to_owned(),
+                unwritten: vec![request],
             });
         }
         let Request {
@@ -316,35 +345,39 @@ impl Session {
         }
     }
 
-    async fn exchange_exists(&mut self, exchange: &str) -> Result<bool, String> {
-        if exchange.is_empty() || self.known_exchanges.contains(exchange) {
-            return Ok(true);
-        }
-        let Ok(name) = ShortString::try_new(exchange) else {
-            return Ok(false);
-        };
-        let limit = self.settings.connect_timeout;
-        let probe = within(limit, self.connection.create_channel())
-            .await
-            .map_err(|e| e.to_string())?;
-        let passive = ExchangeDeclareOptions {
-            passive: true,
-            ..ExchangeDeclareOptions::default()
-        };
-        let found = within(
-            limit,
-            probe.exchange_declare(name, ExchangeKind::Topic, passive, FieldTable::default()),
-        )
-        .await;
-        match found {
-            Ok(()) => {
-                self.known_exchanges.insert(exchange.to_owned());
-                let _ = timeout(limit, probe.close(200, "found".into())).await;
-                Ok(true)
+    /// A publish to an exchange that is missing or closed to this user closes the channel for everybody on it: the first
+    /// message to each goes over a channel of its own.
+    async fn send_first(&mut self, key: MessageKey, request: Request) -> Result<(), Lost> {
+        match within(self.settings.connect_timeout, self.connection.create_channel()).await {
+            Ok(channel) => {
+                let exchange = request.message.exchange.clone();
+                self.exchanges.insert(exchange, Exchange::Trying(Vec::new()));
+                self.firsts.push(first::send(channel, key, request));
+                Ok(())
             }
-            Err(LinkError::Broker(error)) if error.is_amqp_soft_error() => Ok(false),
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(Lost {
+                why: error.to_string(),
+                unwritten: vec![request],
+            }),
         }
+    }
+
+    /// Goes on with the messages that waited for the first one to `exchange`.
+    async fn judged(&mut self, exchange: String, verdict: Verdict) -> Result<(), Lost> {
+        let Some(Exchange::Trying(held)) = self.exchanges.remove(&exchange) else {
+            return Ok(());
+        };
+        self.held -= held.len();
+        if let Verdict::Shut(outcome) = verdict {
+            for request in held {
+                let _ = request.reply.send(outcome.clone());
+            }
+            return Ok(());
+        }
+        if matches!(verdict, Verdict::Open) {
+            self.exchanges.insert(exchange, Exchange::Open);
+        }
+        self.write_all(held).await
     }
 
     /// Closes the channel in order; everything on it is settled.
@@ -355,14 +388,21 @@ impl Session {
     }
 
     /// Answers everything in flight as unknown and gives the connection up: after a lost confirm nothing on it is
-    /// trusted, and unresolved confirms would pile up inside lapin.
-    pub(super) fn abandon(self, why: &str) {
+    /// trusted, and unresolved confirms would pile up inside lapin. Returns what had not been written yet.
+    pub(super) fn abandon(self, why: &str) -> Vec<Request> {
         for waiting in self.waiting.into_values() {
             let _ = waiting
                 .reply
                 .send(PublishOutcome::TimedOut { why: why.to_owned() });
         }
         drop(Connection::take(self.connection));
+        self.exchanges
+            .into_values()
+            .flat_map(|exchange| match exchange {
+                Exchange::Open => Vec::new(),
+                Exchange::Trying(held) => held,
+            })
+            .collect()
     }
 }
 

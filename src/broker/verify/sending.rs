@@ -218,6 +218,7 @@ pub(super) fn outcome(outcome: PublishOutcome) -> Result<(), String> {
         PublishOutcome::Returned { text, .. } => Err(format!("no queue took it ({text})")),
         PublishOutcome::Nacked => Err("the queue refused it (nack)".to_owned()),
         PublishOutcome::NoExchange => Err("the exchange does not exist".to_owned()),
+        PublishOutcome::Forbidden { why } => Err(format!("the exchange is closed to this user: {why}")),
         PublishOutcome::TimedOut { why } | PublishOutcome::Invalid { why } => Err(why),
     }
 }
