@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::platform::{FILES, PATIENCE, Platform, QUEUE, task};
 
 const TASKS: usize = 400;
-const LONGEST: u64 = 15_000;
+const LONGEST: u64 = 30_000;
 
 type Seen = Arc<Mutex<BTreeMap<String, Vec<DateTime<Utc>>>>>;
 
