@@ -166,8 +166,11 @@ async fn batch(
     };
     match locked.commit(decisions).await {
         Ok(committed) => {
-            for (at, outcome) in committed.fires {
-                metrics::cron_fired(outcome.as_str(), (now - at).to_std().unwrap_or_default());
+            for span in committed.fires {
+                metrics::cron_fired(
+                    span.outcome.as_str(),
+                    (now - span.first).to_std().unwrap_or_default(),
+                );
             }
             Ok(Outcome::Written(committed.rows))
         }

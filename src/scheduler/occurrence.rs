@@ -9,7 +9,7 @@ use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tidegate_core::{
-    cron::{FireOutcome, MisfirePolicy, Schedule, plan},
+    cron::{FirePolicy, MisfirePolicy, Overlap, Schedule, plan},
     envelope::{Envelope, Limits},
     headers::Origin,
     task::TaskId,
@@ -54,30 +54,26 @@ pub fn fire(row: &CronTask, now: DateTime<Utc>, grace: Duration) -> Decision {
     decide(row, || {
         let schedule = check(row, now)?;
         let planned = row.next_fire_at.ok_or("it is not due")?;
-        let policy = MisfirePolicy::parse(&row.misfire_policy)
-            .ok_or_else(|| format!("unknown misfire_policy {:?}", row.misfire_policy))?;
-        let limit = u32::try_from(row.catch_up_limit).unwrap_or_default();
-        let plan = plan(&schedule, planned, now, policy, limit, grace);
-        let mut fires = Vec::with_capacity(plan.fires.len());
-        // An earlier task of this row still waits or runs, as far as overlap_policy = 'skip' cares.
-        let mut busy = row.busy;
-        for (at, outcome) in plan.fires {
-            if row.ends_at.is_some_and(|end| at >= end) {
-                continue;
-            }
-            let outcome = if busy && outcome.fires() {
-                FireOutcome::SkippedOverlap
-            } else {
-                outcome
-            };
-            let task = if outcome.fires() {
-                Some(task(row, at)?)
-            } else {
-                None
-            };
-            busy |= task.is_some() && row.overlap_policy == "skip";
-            fires.push(Fire { at, outcome, task });
-        }
+        let policy = FirePolicy {
+            misfire: MisfirePolicy::parse(&row.misfire_policy)
+                .ok_or_else(|| format!("unknown misfire_policy {:?}", row.misfire_policy))?,
+            catch_up_limit: u32::try_from(row.catch_up_limit).unwrap_or_default(),
+            overlap: match row.overlap_policy.as_str() {
+                "skip" => Overlap::Skip { busy: row.busy },
+                _ => Overlap::Allow,
+            },
+            grace,
+            ends_at: row.ends_at,
+        };
+        let plan = plan(&schedule, planned, now, &policy);
+        let fires = plan
+            .spans
+            .into_iter()
+            .map(|span| {
+                let task = span.outcome.fires().then(|| task(row, span.first)).transpose()?;
+                Ok(Fire { span, task })
+            })
+            .collect::<Result<_, String>>()?;
         Ok((window(row, plan.next)?, fires))
     })
 }

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 
 use chrono::{DateTime, Utc};
 use sqlx::{FromRow, PgPool, Postgres, Transaction};
-use tidegate_core::cron::FireOutcome;
+use tidegate_core::cron::Span;
 
 use super::{
     NextDue, StoreError,
@@ -57,12 +57,16 @@ pub struct CronTask {
     pub timeout_ms: Option<i32>,
     /// `priority` of its tasks.
     pub priority: i16,
+    /// Longest delay of its tasks after the planned time.
+    pub jitter_ms: i32,
     /// Who answers for it.
     pub owner: Option<String>,
     /// When it last fired.
     pub last_triggered_at: Option<DateTime<Utc>>,
     /// When it fires next; `None`: not computed yet, exhausted or in error.
     pub next_fire_at: Option<DateTime<Utc>>,
+    /// The last occurrence that was accounted for; nothing at or before it fires again.
+    pub accounted_until: Option<DateTime<Utc>>,
     /// Whether no occurrence is left.
     pub exhausted: bool,
     /// Grows with every change.
@@ -97,13 +101,11 @@ pub enum Verdict {
     Broken(String),
 }
 
-/// One occurrence and what became of it.
+/// Occurrences that share an outcome, and the task of one that fires.
 #[derive(Clone, Debug)]
 pub struct Fire {
-    /// The planned instant.
-    pub at: DateTime<Utc>,
-    /// What became of it.
-    pub outcome: FireOutcome,
+    /// Which, and what became of them.
+    pub span: Span,
     /// Its task, if one is sent.
     pub task: Option<NewTask>,
 }
@@ -116,7 +118,7 @@ pub struct Committed {
     /// Rows that somebody else had changed: nothing was recorded for them.
     pub lost: usize,
     /// Occurrences recorded.
-    pub fires: Vec<(DateTime<Utc>, FireOutcome)>,
+    pub fires: Vec<Span>,
 }
 
 /// Access to `tidegate.cron_tasks` and `tidegate.cron_fires`.
@@ -141,8 +143,8 @@ macro_rules! select {
             "SELECT c.id, c.name, CASE WHEN c.name ~ '^[A-Za-z0-9._:-]{1,90}$' THEN c.name ELSE 'sha256-' || ",
             "encode(substr(sha256(convert_to(c.name, 'UTF8')), 1, 16), 'hex') END AS id_part, c.task_type, c.cron_expression, c.time_zone, c.payload::text AS payload, ",
             "c.payload_version, c.exchange, c.routing_key, c.enabled, c.misfire_policy, c.catch_up_limit, ",
-            "c.overlap_policy, c.starts_at, c.ends_at, c.max_retries, c.timeout_ms, c.priority, c.owner, ",
-            "c.last_triggered_at, c.next_fire_at, c.exhausted, c.version, c.last_error, ",
+            "c.overlap_policy, c.starts_at, c.ends_at, c.max_retries, c.timeout_ms, c.priority, c.jitter_ms, c.owner, ",
+            "c.last_triggered_at, c.next_fire_at, c.accounted_until, c.exhausted, c.version, c.last_error, ",
             "c.overlap_policy = 'skip' AND coalesce((SELECT t.state IN ('PENDING', 'RUNNING', 'RETRYING') ",
             "FROM tidegate.cron_fires f JOIN tidegate.tasks t USING (task_id) ",
             "WHERE f.cron_task_id = c.id ORDER BY f.fire_at DESC LIMIT 1), false) AS busy ",
@@ -274,10 +276,9 @@ impl Locked {
         let fires = fires
             .ids
             .into_iter()
-            .zip(fires.at)
-            .zip(fires.outcomes)
-            .filter(|(key, _)| recorded.contains(key))
-            .map(|((_, at), outcome)| (at, outcome))
+            .zip(fires.spans)
+            .filter(|(id, span)| recorded.contains(&(*id, span.first)))
+            .map(|(_, span)| span)
             .collect();
         Ok(Committed {
             rows: written.len(),
@@ -291,8 +292,7 @@ impl Locked {
 #[derive(Default)]
 struct Fires {
     ids: Vec<i64>,
-    at: Vec<DateTime<Utc>>,
-    outcomes: Vec<FireOutcome>,
+    spans: Vec<Span>,
     task_ids: Vec<Option<String>>,
     tasks: Vec<((i64, DateTime<Utc>), NewTask)>,
 }
@@ -300,10 +300,10 @@ struct Fires {
 impl Fires {
     fn push(&mut self, id: i64, fire: Fire) {
         self.ids.push(id);
-        self.at.push(fire.at);
-        self.outcomes.push(fire.outcome);
+        self.spans.push(fire.span);
         self.task_ids.push(fire.task.as_ref().map(|t| t.task_id.clone()));
-        self.tasks.extend(fire.task.map(|task| ((id, fire.at), task)));
+        self.tasks
+            .extend(fire.task.map(|task| ((id, fire.span.first), task)));
     }
 }
 
@@ -370,14 +370,24 @@ async fn record(
     if fires.ids.is_empty() {
         return Ok(HashSet::new());
     }
-    let outcomes: Vec<&str> = fires.outcomes.iter().map(|o| o.as_str()).collect();
+    let of = |part: fn(&Span) -> DateTime<Utc>| fires.spans.iter().map(part).collect::<Vec<_>>();
+    let outcomes: Vec<&str> = fires.spans.iter().map(|span| span.outcome.as_str()).collect();
+    let occurrences: Vec<i64> = fires
+        .spans
+        .iter()
+        .map(|span| i64::try_from(span.occurrences).unwrap_or(i64::MAX))
+        .collect();
     let recorded: Vec<(i64, DateTime<Utc>)> = sqlx::query_as(
-        "INSERT INTO tidegate.cron_fires (cron_task_id, fire_at, outcome, task_id) \
-         SELECT * FROM unnest($1::bigint[], $2::timestamptz[], $3::text[], $4::text[]) \
+        "INSERT INTO tidegate.cron_fires (cron_task_id, fire_at, last_at, occurrences, outcome, task_id) \
+         SELECT id, first, nullif(last, first), occurrences, outcome, task_id \
+         FROM unnest($1::bigint[], $2::timestamptz[], $3::timestamptz[], $4::bigint[], $5::text[], $6::text[]) \
+           AS f (id, first, last, occurrences, outcome, task_id) \
          ON CONFLICT (cron_task_id, fire_at) DO NOTHING RETURNING cron_task_id, fire_at",
     )
     .bind(&fires.ids)
-    .bind(&fires.at)
+    .bind(of(|span| span.first))
+    .bind(of(|span| span.last))
+    .bind(occurrences)
     .bind(outcomes)
     .bind(&fires.task_ids)
     .fetch_all(&mut **tx)

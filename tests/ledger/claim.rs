@@ -4,7 +4,7 @@ use std::{collections::HashMap, time::Duration};
 
 use chrono::{DateTime, Utc};
 use tidegate::store::cron_tasks::{Decision, Fire, Verdict};
-use tidegate_core::cron::{FireOutcome, Schedule};
+use tidegate_core::cron::{FireOutcome, Schedule, Span};
 
 use crate::{
     scheduler::{ClaimLoop, pass},
@@ -156,9 +156,14 @@ async fn whoever_holds_an_old_version_does_nothing() {
         "locked rows are passed over"
     );
     let row = &locked.rows()[0];
+    let planned = row.next_fire_at.unwrap();
     let fire = Fire {
-        at: row.next_fire_at.unwrap(),
-        outcome: FireOutcome::SkippedMisfire,
+        span: Span {
+            first: planned,
+            last: planned,
+            occurrences: 1,
+            outcome: FireOutcome::SkippedMisfire,
+        },
         task: None,
     };
     let stale = Decision {
@@ -173,7 +178,7 @@ async fn whoever_holds_an_old_version_does_nothing() {
 
     let locked = db.store.cron_tasks().lock_due(10).await.unwrap();
     let row = &locked.rows()[0];
-    assert_eq!(row.next_fire_at.unwrap(), fire.at, "untouched");
+    assert_eq!(row.next_fire_at.unwrap(), planned, "untouched");
     let fresh = Decision {
         id: row.id,
         version: row.version,

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use chrono::{DateTime, TimeDelta, Utc};
 use proptest::prelude::*;
 use tidegate_core::cron::FireOutcome::{CaughtUp, Fired, SkippedMisfire};
-use tidegate_core::cron::{FireOutcome, MAX_OCCURRENCES_PER_PLAN, MisfirePolicy, Schedule, plan};
+use tidegate_core::cron::{
+    FireOutcome, FirePlan, FirePolicy, MisfirePolicy, Overlap, Schedule, Span, plan as decide,
+};
 
 const GRACE: Duration = Duration::from_secs(60);
 
@@ -18,9 +20,43 @@ fn every(expression: &str) -> Schedule {
     Schedule::parse(expression, "UTC").unwrap()
 }
 
+/// What `policy` makes of what is due, where runs may overlap and never end.
+fn plan(
+    schedule: &Schedule,
+    planned: DateTime<Utc>,
+    now: DateTime<Utc>,
+    misfire: MisfirePolicy,
+    catch_up_limit: u32,
+    grace: Duration,
+) -> FirePlan {
+    let policy = FirePolicy {
+        misfire,
+        catch_up_limit,
+        overlap: Overlap::Allow,
+        grace,
+        ends_at: None,
+    };
+    decide(schedule, planned, now, &policy)
+}
+
+/// Every occurrence that `plan` accounts for, one by one.
+fn each(schedule: &Schedule, plan: &FirePlan) -> Vec<(DateTime<Utc>, FireOutcome)> {
+    let mut all = Vec::new();
+    for span in &plan.spans {
+        let mut at = span.first;
+        for _ in 0..span.occurrences {
+            all.push((at, span.outcome));
+            at = schedule.next_after(at).unwrap();
+        }
+        assert_eq!(all.last().unwrap().0, span.last);
+    }
+    all
+}
+
 fn outcomes(planned: &str, now: &str, policy: MisfirePolicy, limit: u32) -> Vec<(String, FireOutcome)> {
-    let plan = plan(&every("0 * * * *"), utc(planned), utc(now), policy, limit, GRACE);
-    plan.fires
+    let schedule = every("0 * * * *");
+    let plan = plan(&schedule, utc(planned), utc(now), policy, limit, GRACE);
+    each(&schedule, &plan)
         .iter()
         .map(|(at, outcome)| (at.format("%H:%M").to_string(), *outcome))
         .collect()
@@ -42,7 +78,7 @@ fn nothing_is_due_before_its_time() {
         0,
         GRACE,
     );
-    assert_eq!((plan.fires, plan.next), (Vec::new(), Some(planned)));
+    assert_eq!((plan.spans, plan.next), (Vec::new(), Some(planned)));
 }
 
 #[test]
@@ -59,7 +95,7 @@ fn on_time_fires_under_every_policy() {
         ] {
             let schedule = every("0 * * * *");
             let plan = plan(&schedule, utc("2025-01-01T10:00:00Z"), utc(now), policy, 0, GRACE);
-            assert_eq!(plan.fires, [(utc("2025-01-01T10:00:00Z"), Fired)]);
+            assert_eq!(each(&schedule, &plan), [(utc("2025-01-01T10:00:00Z"), Fired)]);
             assert_eq!(plan.next, Some(utc("2025-01-01T11:00:00Z")));
         }
     }
@@ -122,9 +158,9 @@ fn ten_seconds_down_for_an_hour() {
     let (planned, now) = (utc("2025-01-01T10:00:00Z"), utc("2025-01-01T11:00:05Z"));
     let fires = |policy, limit| {
         let plan = plan(&schedule, planned, now, policy, limit, Duration::from_secs(2));
-        assert_eq!(plan.fires.len(), 361);
+        assert_eq!(plan.spans.iter().map(|span| span.occurrences).sum::<u64>(), 361);
         assert_eq!(plan.next, Some(utc("2025-01-01T11:00:10Z")));
-        plan.fires.iter().filter(|(_, outcome)| outcome.fires()).count()
+        plan.spans.iter().filter(|span| span.outcome.fires()).count()
     };
     assert_eq!(fires(MisfirePolicy::Skip, 10), 0);
     assert_eq!(fires(MisfirePolicy::FireOnce, 10), 1);
@@ -132,22 +168,35 @@ fn ten_seconds_down_for_an_hour() {
 }
 
 #[test]
-fn a_long_outage_is_worked_off_in_bounded_steps() {
-    let schedule = Schedule::parse("*/10 * * * * *", "America/New_York").unwrap();
-    let now = utc("2025-11-05T10:00:05Z");
-    let mut planned = now - TimeDelta::days(1) - TimeDelta::seconds(5);
-    let (mut fired, mut total, mut plans) = (0, 0, 0);
-    while planned <= now {
-        let started = Instant::now();
-        let plan = plan(&schedule, planned, now, MisfirePolicy::CatchUp, u32::MAX, GRACE);
-        assert!(started.elapsed().as_millis() < 1000, "{:?}", started.elapsed());
-        assert!(plan.fires.len() <= MAX_OCCURRENCES_PER_PLAN);
-        total += plan.fires.len();
-        fired += plan.fires.iter().filter(|(_, outcome)| outcome.fires()).count();
-        planned = plan.next.unwrap();
-        plans += 1;
-    }
-    assert_eq!((total, fired, plans), (8641, 1000, 9));
+fn a_months_outage_of_a_five_second_schedule_is_one_span_and_its_runs() {
+    let schedule = Schedule::parse("*/5 * * * * *", "America/New_York").unwrap();
+    let now = utc("2025-11-05T10:00:03Z");
+    let planned = now - TimeDelta::days(30) - TimeDelta::seconds(3);
+    let started = Instant::now();
+    let plan = plan(
+        &schedule,
+        planned,
+        now,
+        MisfirePolicy::FireOnce,
+        1,
+        Duration::ZERO,
+    );
+    assert!(started.elapsed().as_millis() < 1000, "{:?}", started.elapsed());
+    let last = utc("2025-11-05T10:00:00Z");
+    let span = |first, last, occurrences, outcome| Span {
+        first,
+        last,
+        occurrences,
+        outcome,
+    };
+    assert_eq!(
+        plan.spans,
+        [
+            span(planned, last - TimeDelta::seconds(5), 518_400, SkippedMisfire),
+            span(last, last, 1, CaughtUp)
+        ]
+    );
+    assert_eq!(plan.next, Some(last + TimeDelta::seconds(5)));
 }
 
 #[test]
@@ -155,7 +204,13 @@ fn words_round_trip() {
     for word in ["fire_once", "skip", "catch_up"] {
         assert_eq!(MisfirePolicy::parse(word).unwrap().as_str(), word);
     }
-    for word in ["FIRED", "CAUGHT_UP", "SKIPPED_MISFIRE", "SKIPPED_OVERLAP"] {
+    for word in [
+        "FIRED",
+        "CAUGHT_UP",
+        "SKIPPED_MISFIRE",
+        "SKIPPED_OVERLAP",
+        "MANUAL",
+    ] {
         assert_eq!(FireOutcome::parse(word).unwrap().as_str(), word);
     }
     assert_eq!(MisfirePolicy::parse("FIRE_ONCE"), None);
@@ -181,13 +236,8 @@ proptest! {
         let schedule = every(&expression);
         let first = utc("2025-01-01T10:00:00Z");
         let now = first + TimeDelta::seconds(down);
-        let (mut planned, mut all) = (first, Vec::new());
-        while planned <= now {
-            let plan = plan(&schedule, planned, now, policy.0, policy.1, Duration::from_secs(grace));
-            prop_assert!(!plan.fires.is_empty() && plan.fires.len() <= MAX_OCCURRENCES_PER_PLAN);
-            all.extend(plan.fires);
-            planned = plan.next.unwrap();
-        }
+        let plan = plan(&schedule, first, now, policy.0, policy.1, Duration::from_secs(grace));
+        let all = each(&schedule, &plan);
         let due: Vec<_> = (0..=down).step_by(period).map(|s| first + TimeDelta::seconds(s)).collect();
         prop_assert_eq!(all.iter().map(|(at, _)| *at).collect::<Vec<_>>(), due);
         let on_time = all.iter().filter(|(at, _)| (now - *at).num_seconds() <= grace as i64).count();

@@ -51,7 +51,7 @@ use chrono::{DateTime, Utc};
 use calendar::Calendar;
 
 pub use error::{CronError, FieldName};
-pub use plan::{FireOutcome, FirePlan, MAX_CATCH_UP, MAX_OCCURRENCES_PER_PLAN, MisfirePolicy, plan};
+pub use plan::{FireOutcome, FirePlan, FirePolicy, MAX_CATCH_UP, MisfirePolicy, Overlap, Span, plan};
 
 /// Longest expression in bytes.
 pub const MAX_EXPRESSION_BYTES: usize = 256;

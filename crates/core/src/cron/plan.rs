@@ -12,10 +12,6 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::Schedule;
 
-/// Most occurrences that one plan accounts for. The rest is left for the next: [`FirePlan::next`] is then the first
-/// of them, already due, so a long outage of a frequent schedule is worked off in steps of bounded size.
-pub const MAX_OCCURRENCES_PER_PLAN: usize = 1000;
-
 /// Highest `catch_up_limit`; more is read as this.
 pub const MAX_CATCH_UP: u32 = 1000;
 
@@ -58,16 +54,19 @@ pub enum FireOutcome {
     CaughtUp,
     /// It was missed and doesn't fire.
     SkippedMisfire,
-    /// It doesn't fire because the run before is still going. [`plan`] never says so: only the ledger knows.
+    /// It doesn't fire because the run before is still going.
     SkippedOverlap,
+    /// No occurrence: somebody ran it by hand, at this instant.
+    Manual,
 }
 
 impl FireOutcome {
-    const ALL: [Self; 4] = [
+    const ALL: [Self; 5] = [
         Self::Fired,
         Self::CaughtUp,
         Self::SkippedMisfire,
         Self::SkippedOverlap,
+        Self::Manual,
     ];
 
     /// The outcome as it stands in `cron_fires`.
@@ -77,6 +76,7 @@ impl FireOutcome {
             Self::CaughtUp => "CAUGHT_UP",
             Self::SkippedMisfire => "SKIPPED_MISFIRE",
             Self::SkippedOverlap => "SKIPPED_OVERLAP",
+            Self::Manual => "MANUAL",
         }
     }
 
@@ -87,63 +87,111 @@ impl FireOutcome {
 
     /// Whether a task is to be made.
     pub const fn fires(self) -> bool {
-        matches!(self, Self::Fired | Self::CaughtUp)
+        matches!(self, Self::Fired | Self::CaughtUp | Self::Manual)
     }
+}
+
+/// Whether a run may begin while the one before still waits or runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Overlap {
+    /// It may.
+    #[default]
+    Allow,
+    /// It may not; `busy` says whether the run before still waits or runs.
+    Skip {
+        /// As far as the ledger knows.
+        busy: bool,
+    },
+}
+
+/// What a schedule's owner wants for its occurrences.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FirePolicy {
+    /// What becomes of missed ones.
+    pub misfire: MisfirePolicy,
+    /// Most that run under [`MisfirePolicy::CatchUp`].
+    pub catch_up_limit: u32,
+    /// Whether runs may overlap.
+    pub overlap: Overlap,
+    /// An occurrence at most this old is on time.
+    pub grace: Duration,
+    /// From here on there are none.
+    pub ends_at: Option<DateTime<Utc>>,
+}
+
+/// Consecutive occurrences with one outcome. One that fires stands alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The first.
+    pub first: DateTime<Utc>,
+    /// The last; equal to `first` if there is one only.
+    pub last: DateTime<Utc>,
+    /// How many.
+    pub occurrences: u64,
+    /// What becomes of each.
+    pub outcome: FireOutcome,
 }
 
 /// What a claim of a schedule must write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FirePlan {
-    /// The due occurrences in order, each with its outcome; at most [`MAX_OCCURRENCES_PER_PLAN`].
-    pub fires: Vec<(DateTime<Utc>, FireOutcome)>,
-    /// The occurrence to plan next, which may be due already; `None` if the schedule has ended.
+    /// All due occurrences in order: never two spans in a row with the same outcome that doesn't fire.
+    pub spans: Vec<Span>,
+    /// The first occurrence after now; `None` if there is none. It may lie at or after `ends_at`.
     pub next: Option<DateTime<Utc>>,
 }
 
 /// Decides about all occurrences from `planned`, the first not yet accounted for, up to `now`.
-///
-/// `catch_up_limit` matters only to [`MisfirePolicy::CatchUp`]. An occurrence at most `grace` old is on time.
 pub fn plan(
     schedule: &Schedule,
     planned: DateTime<Utc>,
     now: DateTime<Utc>,
-    policy: MisfirePolicy,
-    catch_up_limit: u32,
-    grace: Duration,
+    policy: &FirePolicy,
 ) -> FirePlan {
     if planned > now {
         return FirePlan {
-            fires: Vec::new(),
+            spans: Vec::new(),
             next: Some(planned),
         };
     }
-    let runs = match policy {
+    let runs = match policy.misfire {
         MisfirePolicy::Skip => 0,
         MisfirePolicy::FireOnce => 1,
-        MisfirePolicy::CatchUp => catch_up_limit.min(MAX_CATCH_UP) as usize,
+        MisfirePolicy::CatchUp => policy.catch_up_limit.min(MAX_CATCH_UP) as usize,
     };
-    // Looking `runs` further than is accounted for is enough to know that none here is among the last `runs`.
     let mut due = vec![planned];
-    due.extend(schedule.occurrences_between(planned, now, MAX_OCCURRENCES_PER_PLAN + runs));
-    let grace = TimeDelta::from_std(grace).unwrap_or(TimeDelta::MAX);
+    due.extend(schedule.occurrences_between(planned, now, usize::MAX));
+    let next = due.last().and_then(|last| schedule.next_after(*last));
+    due.retain(|at| policy.ends_at.is_none_or(|end| *at < end));
+    let grace = TimeDelta::from_std(policy.grace).unwrap_or(TimeDelta::MAX);
     let missed = due.partition_point(|at| now.signed_duration_since(*at) > grace);
     let late_runs = runs.saturating_sub(due.len() - missed);
-    let outcome = |at: usize| match at {
-        at if at >= missed => FireOutcome::Fired,
-        at if at + late_runs >= missed => FireOutcome::CaughtUp,
-        _ => FireOutcome::SkippedMisfire,
-    };
-    let next = match due.get(MAX_OCCURRENCES_PER_PLAN) {
-        Some(first_left) => Some(*first_left),
-        None => due.last().and_then(|last| schedule.next_after(*last)),
-    };
-    due.truncate(MAX_OCCURRENCES_PER_PLAN);
-    FirePlan {
-        fires: due
-            .into_iter()
-            .enumerate()
-            .map(|(at, when)| (when, outcome(at)))
-            .collect(),
-        next,
+    let mut spans: Vec<Span> = Vec::new();
+    let mut busy = policy.overlap == Overlap::Skip { busy: true };
+    for (at, when) in due.into_iter().enumerate() {
+        let mut outcome = match at {
+            at if at >= missed => FireOutcome::Fired,
+            at if at + late_runs >= missed => FireOutcome::CaughtUp,
+            _ => FireOutcome::SkippedMisfire,
+        };
+        if outcome.fires() {
+            if busy {
+                outcome = FireOutcome::SkippedOverlap;
+            }
+            busy |= policy.overlap != Overlap::Allow;
+        }
+        match spans.last_mut() {
+            Some(span) if span.outcome == outcome && !outcome.fires() => {
+                span.last = when;
+                span.occurrences += 1;
+            }
+            _ => spans.push(Span {
+                first: when,
+                last: when,
+                occurrences: 1,
+                outcome,
+            }),
+        }
     }
+    FirePlan { spans, next }
 }
