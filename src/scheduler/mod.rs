@@ -6,9 +6,11 @@
 //! | module | what |
 //! |---|---|
 //! | [`occurrence`] | a cron row and the time → what to write back and which tasks to send |
+//! | [`admin`] | schedules as people keep them: checked as the claim would, then stored |
 //! | [`claim`] | the loop that locks due cron rows and commits what [`occurrence`] decides |
 //! | [`relay`] | the loop that hands due tasks over to the broker |
 
+pub mod admin;
 pub mod claim;
 pub mod occurrence;
 pub mod relay;

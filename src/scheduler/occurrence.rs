@@ -70,12 +70,19 @@ pub fn fire(row: &CronTask, now: DateTime<Utc>, grace: Duration) -> Decision {
             .spans
             .into_iter()
             .map(|span| {
-                let task = span.outcome.fires().then(|| task(row, span.first)).transpose()?;
+                let task = span.outcome.fires().then(|| task(row, span.first, "")).transpose()?;
                 Ok(Fire { span, task })
             })
             .collect::<Result<_, String>>()?;
         Ok((window(row, plan.next)?, fires))
     })
+}
+
+/// The task of a run that somebody asks for at `now`: as configured, and no occurrence. `Err` says what is wrong with
+/// the definition.
+pub fn manual(row: &CronTask, now: DateTime<Utc>) -> Result<NewTask, String> {
+    check(row, now)?;
+    task(row, now, "run:")
 }
 
 /// A definition that breaks a rule, or even makes a library panic, must not stop the rows beside it.
@@ -102,7 +109,7 @@ fn message(panic: &(dyn Any + Send)) -> &str {
 /// Checks the whole definition by building a task of it, so that what is broken shows before it is due.
 fn check(row: &CronTask, now: DateTime<Utc>) -> Result<Schedule, String> {
     let schedule = Schedule::parse(&row.cron_expression, &row.time_zone).map_err(|e| e.to_string())?;
-    let sample = task(row, now)?;
+    let sample = task(row, now, "")?;
     Envelope::parse(sample.envelope.as_bytes(), &Limits::standard(), now)
         .map_err(|e| format!("its task would be refused: {e}"))?;
     Ok(schedule)
@@ -127,8 +134,8 @@ fn window(row: &CronTask, next: Option<DateTime<Utc>>) -> Result<Verdict, String
 
 /// The task of the occurrence at `at`. Its id follows from name and instant, so whatever happens twice in between,
 /// the task is the same one.
-fn task(row: &CronTask, at: DateTime<Utc>) -> Result<NewTask, String> {
-    let task_id = format!("cron:{}:{}", row.id_part, at.format("%Y%m%dT%H%M%S%.fZ"));
+fn task(row: &CronTask, at: DateTime<Utc>, kind: &str) -> Result<NewTask, String> {
+    let task_id = format!("cron:{}:{kind}{}", row.id_part, at.format("%Y%m%dT%H%M%S%.fZ"));
     TaskId::parse(&task_id).map_err(|e| format!("task id {task_id:?}: {e}"))?;
     let payload = row
         .payload

@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 
 use chrono::{DateTime, Utc};
-use sqlx::{FromRow, PgPool, Postgres, Transaction};
+use sqlx::{FromRow, PgExecutor, PgPool, Postgres, Transaction};
 use tidegate_core::cron::Span;
 
 use super::{
@@ -240,6 +240,17 @@ impl<'a> CronTasks<'a> {
         let rows = sqlx::query_as(select).bind(limit).fetch_all(&mut *tx).await?;
         Ok(Locked { tx, now, rows })
     }
+}
+
+/// The rows called `names`, in no order; on a pool or inside a transaction.
+pub(super) async fn named<'e>(
+    executor: impl PgExecutor<'e>,
+    names: &[&str],
+) -> Result<Vec<CronTask>, StoreError> {
+    Ok(sqlx::query_as(select!("WHERE c.name = ANY ($1)"))
+        .bind(names)
+        .fetch_all(executor)
+        .await?)
 }
 
 impl Locked {

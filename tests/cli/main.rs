@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test whose set-up fails has failed")]
 
+mod cron;
 mod export;
 mod offline;
 mod run;

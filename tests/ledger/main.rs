@@ -6,6 +6,7 @@
 
 mod broker;
 mod claim;
+mod cron_admin;
 mod cron_rows;
 mod migrations;
 mod misfire;

@@ -40,6 +40,55 @@ fn fires_as_in_the_vectors() {
     }
 }
 
+/// The cases that were collected from other programs' mistakes, by name.
+#[test]
+fn no_case_is_missing_from_the_vectors() {
+    let ids: HashSet<String> = vectors("fires")
+        .iter()
+        .chain(&vectors("refused"))
+        .filter_map(|v| v["id"].as_str().map(str::to_owned))
+        .collect();
+    for id in [
+        "C01", "C02", "C03", "C03b", "C04", "C05", "C06", "C07", "C07b", "C08", "C08b", "C09", "C09c", "C11",
+        "C11b", "C12", "C12b", "C13", "C13c", "C14", "C14b", "C14d", "C15", "C15c", "C16", "C16c", "C16d",
+        "C19", "C20", "C20b",
+    ] {
+        assert!(ids.contains(id), "{id}");
+    }
+    let refused: HashSet<(String, String)> = vectors("refused")
+        .iter()
+        .map(|v| {
+            (
+                v["expr"].as_str().unwrap().to_owned(),
+                v["zone"].as_str().unwrap().to_owned(),
+            )
+        })
+        .collect();
+    for (expression, zone) in [
+        ("*/0 * * * *", "UTC"),
+        ("*/60 * * * *", "UTC"),
+        ("*/90 * * * *", "UTC"),
+        ("5/15 * * * *", "UTC"),
+        ("1.5 * * * *", "UTC"),
+        ("-1 * * * *", "UTC"),
+        (", * * * *", "UTC"),
+        ("* * * *", "UTC"),
+        ("* * * * * * *", "UTC"),
+        ("５ * * * *", "UTC"),
+        ("0 0 30 2 *", "UTC"),
+        ("0 0 31 4,6 *", "UTC"),
+        ("0 0 0 1 *", "UTC"),
+        ("0 0 * * *", "utc"),
+        ("0 0 * * *", "+05:30"),
+        ("0 0 * * *", ""),
+    ] {
+        assert!(
+            refused.contains(&(expression.to_owned(), zone.to_owned())),
+            "{expression} in {zone}"
+        );
+    }
+}
+
 #[test]
 fn refuses_as_in_the_vectors_and_fast() {
     for v in vectors("refused") {
@@ -77,6 +126,15 @@ fn errors_say_where_and_what_instead() {
             "UTC",
             "day-of-month field \"0\": \"0\" is no value here; allowed are 1-31 or L, ",
         ),
+        (
+            "0 0 * * FRI#6",
+            "UTC",
+            "after # stands 1 to 5, and FRIL is the last",
+        ),
+        ("0 0 * * FRI#L", "UTC", "write FRIL"),
+        ("0 0 * * L", "UTC", "write FRIL for the last Friday of the month"),
+        ("0 0 * * FRI-SUN#2", "UTC", "\"FRI-SUN\" is no weekday"),
+        ("0 0 2#1 * *", "UTC", "'#' belongs into the day-of-week field"),
         ("0 0 ? * 1", "UTC", "write '*'"),
         ("*/90 * * * *", "UTC", "a step is 1-59"),
         ("0 0 30 2 *", "UTC", "can never fire"),
@@ -205,11 +263,186 @@ fn field(min: u32, max: u32, star: bool) -> BoxedStrategy<(String, Vec<u32>)> {
     }
 }
 
+/// A day-of-week field, mostly of the kind that looks at the month.
+fn weekday_of_the_month() -> impl Strategy<Value = String> {
+    let one = || {
+        prop_oneof![
+            3 => (0..=7u32, 1..=5u32).prop_map(|(day, n)| format!("{day}#{n}")),
+            2 => prop_oneof![Just("FRIL"), Just("0L"), Just("tueL")].prop_map(str::to_owned),
+            1 => (0..=7u32).prop_map(|day| day.to_string()),
+        ]
+    };
+    prop_oneof![
+        2 => Just("*".to_owned()),
+        2 => one(),
+        1 => (one(), one()).prop_map(|(a, b)| format!("{a},{b}")),
+    ]
+}
+
 fn small_hours() -> impl Strategy<Value = (String, Vec<u32>)> {
     (0..=4u32, 0..=2u32).prop_map(|(a, more)| match more {
         0 => (a.to_string(), vec![a]),
         more => (format!("{a}-{}", a + more), (a..=a + more).collect()),
     })
+}
+
+#[test]
+fn counting_does_not_walk() {
+    let schedule = Schedule::parse("* * * * * *", "America/New_York").unwrap();
+    let (after, until) = (utc("2015-01-01T00:00:00Z"), utc("2025-01-01T00:00:00Z"));
+    let started = Instant::now();
+    assert_eq!(
+        schedule.count_between(after, until),
+        (until - after).num_seconds() as u64
+    );
+    assert_eq!(
+        schedule.nth_last(after, until, 3),
+        Some(utc("2024-12-31T23:59:58Z"))
+    );
+    assert_eq!(
+        schedule.nth_last(after, until, 300_000_000),
+        Some(until - Duration::seconds(299_999_999))
+    );
+    // A walk takes minutes.
+    assert!(started.elapsed().as_secs() < 2, "{:?}", started.elapsed());
+    for until in [after, after - Duration::seconds(1), DateTime::<Utc>::MIN_UTC] {
+        assert_eq!(schedule.count_between(after, until), 0);
+        assert_eq!(schedule.nth_last(after, until, 1), None);
+    }
+    assert_eq!(schedule.nth_last(after, until, 0), None);
+    let seldom = Schedule::parse("0 0 29 2 *", "Pacific/Apia").unwrap();
+    assert_eq!(
+        seldom.count_between(DateTime::<Utc>::MIN_UTC, DateTime::<Utc>::MAX_UTC),
+        2424
+    );
+    assert_eq!(
+        seldom.count_between(utc("2000-03-01T00:00:00Z"), utc("2400-03-01T12:00:00Z")),
+        97
+    );
+}
+
+/// (expression, zone, after) and, for each of the next occurrences, its time and the rules that bore on it.
+#[test]
+fn says_which_rule_about_the_clock_applied() {
+    type Case = (
+        &'static str,
+        &'static str,
+        &'static str,
+        &'static [(&'static str, &'static [&'static str])],
+    );
+    let new_york = "America/New_York";
+    let table: &[Case] = &[
+        (
+            "30 2 * * *",
+            new_york,
+            "2025-03-07T12:00:00Z",
+            &[
+                ("2025-03-08T07:30:00Z", &[]),
+                (
+                    "2025-03-09T07:00:00Z",
+                    &["no 2025-03-09 02:00 to 03:00 on the clock: fires once, right after"],
+                ),
+                ("2025-03-10T06:30:00Z", &[]),
+            ],
+        ),
+        (
+            "30 1 * * *",
+            new_york,
+            "2025-11-01T12:00:00Z",
+            &[
+                (
+                    "2025-11-02T05:30:00Z",
+                    &["2025-11-02 01:00 to 02:00 comes twice: fires the first time only"],
+                ),
+                ("2025-11-03T06:30:00Z", &[]),
+            ],
+        ),
+        (
+            "0 * * * *",
+            new_york,
+            "2025-11-02T04:00:00Z",
+            &[
+                (
+                    "2025-11-02T05:00:00Z",
+                    &["2025-11-02 01:00 to 02:00 comes twice: follows real time, first of two"],
+                ),
+                (
+                    "2025-11-02T06:00:00Z",
+                    &["2025-11-02 01:00 to 02:00 comes twice: follows real time, second of two"],
+                ),
+                ("2025-11-02T07:00:00Z", &[]),
+            ],
+        ),
+        (
+            "*/15 2 * * *",
+            new_york,
+            "2025-03-08T07:45:00Z",
+            &[
+                (
+                    "2025-03-10T06:00:00Z",
+                    &["no 2025-03-09 02:00 to 03:00 on the clock: follows real time, not made up for"],
+                ),
+                ("2025-03-10T06:15:00Z", &[]),
+            ],
+        ),
+        (
+            "* * * * *",
+            new_york,
+            "2025-03-09T06:59:00Z",
+            &[
+                (
+                    "2025-03-09T07:00:00Z",
+                    &["no 2025-03-09 02:00 to 03:00 on the clock: follows real time, not made up for"],
+                ),
+                ("2025-03-09T07:01:00Z", &[]),
+            ],
+        ),
+        (
+            "0 12 30 12 *",
+            "Pacific/Apia",
+            "2011-12-29T00:00:00Z",
+            &[(
+                "2012-12-29T22:00:00Z",
+                &["no 2011-12-30 00:00 to 2011-12-31 00:00 on the clock: over 3 hours are not made up for"],
+            )],
+        ),
+        (
+            "30 23 * * *",
+            "America/Sao_Paulo",
+            "2018-02-17T12:00:00Z",
+            &[(
+                "2018-02-18T01:30:00Z",
+                &["2018-02-17 23:00 to 2018-02-18 00:00 comes twice: fires the first time only"],
+            )],
+        ),
+        (
+            "15 3 * * *",
+            new_york,
+            "2025-03-09T05:00:00Z",
+            &[("2025-03-09T07:15:00Z", &[])],
+        ),
+        (
+            "0 2 * * *",
+            new_york,
+            "2025-11-02T04:00:00Z",
+            &[("2025-11-02T07:00:00Z", &[])],
+        ),
+    ];
+    for (expression, zone, after, expected) in table {
+        let schedule = Schedule::parse(expression, zone).unwrap();
+        let mut after = utc(after);
+        for (at, rules) in *expected {
+            let next = schedule.next_after(after).unwrap();
+            assert_eq!(next, utc(at), "{expression}");
+            let shown: Vec<String> = schedule
+                .explain(after, next)
+                .iter()
+                .map(ToString::to_string)
+                .collect();
+            assert_eq!(shown, *rules, "{expression} at {at}");
+            after = next;
+        }
+    }
 }
 
 proptest! {
@@ -276,13 +509,13 @@ proptest! {
     #[test]
     fn in_utc_agrees_with_another_implementation(
         minute in field(0, 59, true), hour in field(0, 23, true), day in field(1, 31, false),
-        month in field(1, 12, true), from in 0..4_000_000_000i64,
+        month in field(1, 12, true), weekday in weekday_of_the_month(), from in 0..4_000_000_000i64,
     ) {
         // That one reads no range that wraps.
         let wraps = |text: &str| {
             text.split_once('-').is_some_and(|(a, b)| a.parse::<u32>().unwrap() > b.parse::<u32>().unwrap())
         };
-        let expression = format!("{} {} {} {} *", minute.0, hour.0, day.0, month.0);
+        let expression = format!("{} {} {} {} {weekday}", minute.0, hour.0, day.0, month.0);
         prop_assume!(!expression.split(' ').any(wraps));
         let Ok(schedule) = Schedule::parse(&expression, "UTC") else {
             let lengths = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
@@ -296,7 +529,41 @@ proptest! {
     }
 
     #[test]
-    fn no_text_is_a_panic(text in "[-*/,0-9LA-Z@? \t５]{0,40}", zone in "(UTC|[A-Za-z/_+:0-9]{0,20})") {
+    fn counting_agrees_with_walking(
+        change in 0..CHANGES.len(),
+        seconds in -400_000..400_000i64,
+        length in prop_oneof![0..100_000i64, 0..3_000_000i64],
+        second in prop_oneof![Just("0"), Just("30"), Just("*/20"), Just("7,59")],
+        fields in prop_oneof![
+            (field(0, 59, true), field(0, 23, true)),
+            (field(0, 59, false), small_hours()),
+        ],
+        date in prop_oneof![
+            2 => Just(("*".to_owned(), "*".to_owned())),
+            1 => (field(1, 31, true), Just("*".to_owned())).prop_map(|(day, month)| (day.0, month)),
+            1 => (field(1, 28, true), field(1, 12, true)).prop_map(|(day, month)| (day.0, month.0)),
+        ],
+        weekday in weekday_of_the_month(),
+        millis in 0..1000i64,
+        nth in 1..50u64,
+    ) {
+        let (zone, near) = CHANGES[change];
+        let expression =
+            format!("{second} {} {} {} {} {weekday}", fields.0.0, fields.1.0, date.0, date.1);
+        let Ok(schedule) = Schedule::parse(&expression, zone) else { return Ok(()) };
+        let after = utc(near) + Duration::seconds(seconds) + Duration::milliseconds(millis);
+        let until = after + Duration::seconds(length) + Duration::milliseconds(999 - millis);
+        let walked: Vec<_> = schedule.occurrences_between(after, until, usize::MAX).collect();
+        let place = format!("{expression} in {zone} in ({after}, {until}]");
+        prop_assert_eq!(schedule.count_between(after, until), walked.len() as u64, "{}", place);
+        for nth in [1, 2, nth, walked.len() as u64, walked.len() as u64 + 1] {
+            let expected = (walked.len() as u64).checked_sub(nth).and_then(|at| walked.get(at as usize));
+            prop_assert_eq!(schedule.nth_last(after, until, nth), expected.copied(), "{}th last of {}", nth, place);
+        }
+    }
+
+    #[test]
+    fn no_text_is_a_panic(text in "[-*/,0-9LA-Z@?# \t５]{0,40}", zone in "(UTC|[A-Za-z/_+:0-9]{0,20})") {
         if let Ok(schedule) = Schedule::parse(&text, &zone) {
             prop_assert!(schedule.next_after(utc("2025-01-01T00:00:00Z")).is_some());
         }

@@ -218,6 +218,126 @@ fn words_round_trip() {
     assert_eq!(MisfirePolicy::default(), MisfirePolicy::FireOnce);
 }
 
+/// What `plan` decides, by walking over each occurrence.
+fn walked(schedule: &Schedule, planned: DateTime<Utc>, now: DateTime<Utc>, policy: &FirePolicy) -> FirePlan {
+    if planned > now {
+        return FirePlan {
+            spans: Vec::new(),
+            next: Some(planned),
+        };
+    }
+    let runs = match policy.misfire {
+        MisfirePolicy::Skip => 0,
+        MisfirePolicy::FireOnce => 1,
+        MisfirePolicy::CatchUp => policy.catch_up_limit.min(1000) as usize,
+    };
+    let mut due = vec![planned];
+    due.extend(schedule.occurrences_between(planned, now, usize::MAX));
+    let next = due.last().and_then(|last| schedule.next_after(*last));
+    due.retain(|at| policy.ends_at.is_none_or(|end| *at < end));
+    let grace = TimeDelta::from_std(policy.grace).unwrap_or(TimeDelta::MAX);
+    let missed = due.partition_point(|at| now.signed_duration_since(*at) > grace);
+    let late_runs = runs.saturating_sub(due.len() - missed);
+    let mut busy = policy.overlap == Overlap::Skip { busy: true };
+    let mut spans: Vec<Span> = Vec::new();
+    for (nth, at) in due.into_iter().enumerate() {
+        let mut outcome = match nth {
+            nth if nth >= missed => Fired,
+            nth if nth + late_runs >= missed => CaughtUp,
+            _ => SkippedMisfire,
+        };
+        if outcome.fires() {
+            if busy {
+                outcome = FireOutcome::SkippedOverlap;
+            }
+            busy |= policy.overlap != Overlap::Allow;
+        }
+        match spans.last_mut() {
+            Some(span) if span.outcome == outcome && !outcome.fires() => {
+                span.last = at;
+                span.occurrences += 1;
+            }
+            _ => spans.push(Span {
+                first: at,
+                last: at,
+                occurrences: 1,
+                outcome,
+            }),
+        }
+    }
+    FirePlan { spans, next }
+}
+
+#[test]
+fn ten_years_of_every_second_are_decided_at_once() {
+    let schedule = Schedule::parse("* * * * * *", "America/New_York").unwrap();
+    let (planned, now) = (utc("2015-01-01T00:00:00Z"), utc("2025-01-01T00:00:00.5Z"));
+    let seconds = (now - planned).num_seconds() as u64 + 1;
+    let started = Instant::now();
+    for (misfire, fires) in [
+        (MisfirePolicy::Skip, 0),
+        (MisfirePolicy::FireOnce, 1),
+        (MisfirePolicy::CatchUp, 1000),
+    ] {
+        let plan = plan(&schedule, planned, now, misfire, 1000, Duration::ZERO);
+        assert_eq!(
+            plan.spans.iter().map(|span| span.occurrences).sum::<u64>(),
+            seconds
+        );
+        assert_eq!(
+            plan.spans.iter().filter(|span| span.outcome.fires()).count(),
+            fires
+        );
+        assert_eq!(plan.next, Some(utc("2025-01-01T00:00:01Z")));
+    }
+    // A walk takes minutes.
+    assert!(started.elapsed().as_secs() < 3, "{:?}", started.elapsed());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn decides_as_if_it_had_looked_at_each(
+        zone in prop_oneof![
+            Just(("America/New_York", "2025-03-09T07:00:00Z")), Just(("America/New_York", "2025-11-02T06:00:00Z")),
+            Just(("Australia/Lord_Howe", "2025-04-05T15:00:00Z")), Just(("Pacific/Apia", "2011-12-30T10:00:00Z")),
+            Just(("UTC", "2025-01-01T00:00:00Z")),
+        ],
+        expression in prop_oneof![
+            Just("*/30 * * * * *"), Just("*/7 * * * *"), Just("30 1-2 * * *"), Just("*/15 2 * * *"),
+            Just("0,20,40 0-3 * * *"), Just("0 0 * * SUNL"), Just("15 2 1,9,30 * *"), Just("0 0 29 2 *"),
+        ],
+        seconds in -200_000..100_000i64,
+        down in prop_oneof![-5..100i64, 0..100_000i64, 0..600_000i64],
+        at_occurrence in any::<bool>(),
+        millis in 0..2000i64,
+        misfire in prop_oneof![Just(MisfirePolicy::Skip), Just(MisfirePolicy::FireOnce), Just(MisfirePolicy::CatchUp)],
+        catch_up_limit in prop_oneof![0..5u32, 0..1500u32],
+        overlap in prop_oneof![
+            Just(Overlap::Allow), Just(Overlap::Skip { busy: false }), Just(Overlap::Skip { busy: true }),
+        ],
+        grace in prop_oneof![Just(Duration::ZERO), (0..100_000u64).prop_map(Duration::from_millis), Just(Duration::from_secs(86_400)), Just(Duration::MAX)],
+        end in prop::option::of(-1000..600_000i64),
+    ) {
+        let schedule = Schedule::parse(expression, zone.0).unwrap();
+        let mut planned = utc(zone.1) + TimeDelta::seconds(seconds);
+        if at_occurrence {
+            planned = schedule.next_after(planned).unwrap();
+        } else if millis % 2 == 0 {
+            planned += TimeDelta::milliseconds(millis / 2);
+        }
+        let now = planned + TimeDelta::seconds(down) + TimeDelta::milliseconds(millis);
+        let ends_at = end.map(|end| planned + TimeDelta::seconds(end));
+        let policy = FirePolicy { misfire, catch_up_limit, overlap, grace, ends_at };
+        prop_assert_eq!(
+            decide(&schedule, planned, now, &policy),
+            walked(&schedule, planned, now, &policy),
+            "{} in {} from {} to {}, {:?}", expression, zone.0, planned, now, policy
+        );
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 

@@ -142,6 +142,8 @@ pub struct FirePlan {
 }
 
 /// Decides about all occurrences from `planned`, the first not yet accounted for, up to `now`.
+///
+/// Costs about as much as the occurrences that fire, however many were missed.
 pub fn plan(
     schedule: &Schedule,
     planned: DateTime<Utc>,
@@ -154,44 +156,77 @@ pub fn plan(
             next: Some(planned),
         };
     }
+    let instant = TimeDelta::nanoseconds(1);
+    let until = policy.ends_at.map_or(now, |end| now.min(end - instant));
+    // Due occurrences from an instant on. `planned` is one even where the expression doesn't have it: somebody may
+    // have set it by hand.
+    let due_from = |oldest: DateTime<Utc>| {
+        u64::from(oldest <= planned && planned <= until)
+            + schedule.count_between(planned.max(oldest - instant), until)
+    };
+    let due = due_from(planned);
+    // Older than the grace time is missed.
+    let on_time = TimeDelta::from_std(policy.grace)
+        .ok()
+        .and_then(|grace| now.checked_sub_signed(grace))
+        .map_or(due, due_from);
     let runs = match policy.misfire {
         MisfirePolicy::Skip => 0,
         MisfirePolicy::FireOnce => 1,
-        MisfirePolicy::CatchUp => policy.catch_up_limit.min(MAX_CATCH_UP) as usize,
+        MisfirePolicy::CatchUp => u64::from(policy.catch_up_limit.min(MAX_CATCH_UP)),
     };
-    let mut due = vec![planned];
-    due.extend(schedule.occurrences_between(planned, now, usize::MAX));
-    let next = due.last().and_then(|last| schedule.next_after(*last));
-    due.retain(|at| policy.ends_at.is_none_or(|end| *at < end));
-    let grace = TimeDelta::from_std(policy.grace).unwrap_or(TimeDelta::MAX);
-    let missed = due.partition_point(|at| now.signed_duration_since(*at) > grace);
-    let late_runs = runs.saturating_sub(due.len() - missed);
-    let mut spans: Vec<Span> = Vec::new();
-    let mut busy = policy.overlap == Overlap::Skip { busy: true };
-    for (at, when) in due.into_iter().enumerate() {
-        let mut outcome = match at {
-            at if at >= missed => FireOutcome::Fired,
-            at if at + late_runs >= missed => FireOutcome::CaughtUp,
-            _ => FireOutcome::SkippedMisfire,
-        };
-        if outcome.fires() {
-            if busy {
-                outcome = FireOutcome::SkippedOverlap;
-            }
-            busy |= policy.overlap != Overlap::Allow;
+    let late = runs.saturating_sub(on_time).min(due - on_time);
+    // There are `due` of them, so it finds each that is asked for.
+    let nth_last = |nth| {
+        if nth == due {
+            Some(planned)
+        } else {
+            schedule.nth_last(planned, until, nth)
         }
-        match spans.last_mut() {
-            Some(span) if span.outcome == outcome && !outcome.fires() => {
-                span.last = when;
-                span.occurrences += 1;
-            }
-            _ => spans.push(Span {
-                first: when,
-                last: when,
+    };
+    let span = |first_nth: u64, last_nth: u64, outcome| {
+        Some(Span {
+            first: nth_last(first_nth)?,
+            last: nth_last(last_nth)?,
+            occurrences: first_nth - last_nth + 1,
+            outcome,
+        })
+    };
+    let mut spans = Vec::new();
+    let mut firing = late + on_time;
+    if due > firing {
+        spans.extend(span(due, firing + 1, FireOutcome::SkippedMisfire));
+    }
+    let outcome = |nth| {
+        if nth > on_time {
+            FireOutcome::CaughtUp
+        } else {
+            FireOutcome::Fired
+        }
+    };
+    match policy.overlap {
+        Overlap::Allow => {
+            let first = if firing > 0 { nth_last(firing) } else { None };
+            let at = std::iter::successors(first, |at| schedule.next_after(*at));
+            spans.extend(at.zip((1..=firing).rev()).map(|(at, nth)| Span {
+                first: at,
+                last: at,
                 occurrences: 1,
-                outcome,
-            }),
+                outcome: outcome(nth),
+            }));
+        }
+        Overlap::Skip { busy } => {
+            if firing > 0 && !busy {
+                spans.extend(span(firing, firing, outcome(firing)));
+                firing -= 1;
+            }
+            if firing > 0 {
+                spans.extend(span(firing, 1, FireOutcome::SkippedOverlap));
+            }
         }
     }
-    FirePlan { spans, next }
+    FirePlan {
+        spans,
+        next: schedule.next_after(now),
+    }
 }

@@ -1,0 +1,426 @@
+//! A crontab as schedules: every line read, every mistake told with its line and what to write instead.
+//!
+//! May import: `core`. Pure. What cron would do otherwise is refused or told, never dropped in silence.
+
+use serde_json::value::RawValue;
+use tidegate_core::{cron::Schedule, task::TaskType};
+
+/// How lines are read.
+#[derive(Clone, Debug)]
+pub(super) struct Reading<'a> {
+    /// The zone of lines that stand below no `CRON_TZ=`.
+    pub(super) zone: &'a str,
+    /// Task type of lines that are shell commands; `None`: such lines are mistakes.
+    pub(super) command_type: Option<&'a str>,
+}
+
+/// A line that is a schedule.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    /// Its line, from 1.
+    pub(super) line: usize,
+    pub(super) name: String,
+    pub(super) expression: String,
+    pub(super) zone: String,
+    pub(super) task_type: String,
+    pub(super) payload: Box<RawValue>,
+}
+
+/// Something to say about a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Remark {
+    /// The line, from 1.
+    pub(super) line: usize,
+    pub(super) text: String,
+}
+
+/// What a crontab says.
+#[derive(Debug, Default)]
+pub(super) struct Crontab {
+    pub(super) entries: Vec<Entry>,
+    /// What must be corrected.
+    pub(super) mistakes: Vec<Remark>,
+    /// What is read otherwise than cron reads it.
+    pub(super) notes: Vec<Remark>,
+    /// Whether a schedule stands below no `CRON_TZ=`.
+    pub(super) zone_assumed: bool,
+}
+
+/// What stands so far for the lines below.
+#[derive(Default)]
+struct Standing {
+    cron_tz: Option<String>,
+    tz: Option<String>,
+    name: Option<(usize, String)>,
+}
+
+/// Reads all of `text`.
+pub(super) fn read(text: &str, reading: &Reading<'_>) -> Crontab {
+    let mut crontab = Crontab::default();
+    let mut standing = Standing::default();
+    for (at, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
+        crontab.line(
+            at + 1,
+            line.trim_matches([' ', '\t', '\r']),
+            &mut standing,
+            reading,
+        );
+    }
+    crontab.unused(standing.name.take());
+    crontab.duplicates();
+    crontab
+}
+
+impl Crontab {
+    fn mistake(&mut self, line: usize, text: impl ToString) {
+        let text = text.to_string();
+        self.mistakes.push(Remark { line, text });
+    }
+
+    fn line(&mut self, at: usize, line: &str, standing: &mut Standing, reading: &Reading<'_>) {
+        if let Some(comment) = line.strip_prefix('#') {
+            if let Some(name) = named(comment) {
+                let before = standing.name.replace((at, name.to_owned()));
+                self.unused(before);
+            }
+        } else if let Some((variable, value)) = assignment(line) {
+            self.variable(at, variable, value, standing);
+        } else if !line.is_empty() {
+            let zone = standing.cron_tz.as_ref().or(standing.tz.as_ref());
+            self.zone_assumed |= zone.is_none();
+            let zone = zone.map_or(reading.zone, String::as_str);
+            match entry(at, line, zone, standing.name.take(), reading) {
+                Ok(entry) => self.entries.push(entry),
+                Err(why) => self.mistake(at, why),
+            }
+        }
+    }
+
+    fn variable(&mut self, at: usize, variable: &str, value: &str, standing: &mut Standing) {
+        let place = match variable {
+            "CRON_TZ" => &mut standing.cron_tz,
+            "TZ" => &mut standing.tz,
+            _ => {
+                let text = format!("{variable} is not carried over: schedules have no environment");
+                self.notes.push(Remark { line: at, text });
+                return;
+            }
+        };
+        match Schedule::parse("@daily", value) {
+            Ok(_) => *place = Some(value.to_owned()),
+            Err(_) if value.contains(char::is_whitespace) => {
+                self.mistake(
+                    at,
+                    format!(
+                        "write {variable}= on a line of its own, above the schedules that it is meant for"
+                    ),
+                );
+            }
+            // The lines below are read on, so that their own mistakes show too.
+            Err(why) => {
+                *place = Some("UTC".to_owned());
+                self.mistake(at, why);
+            }
+        }
+    }
+
+    fn unused(&mut self, name: Option<(usize, String)>) {
+        if let Some((line, name)) = name {
+            self.mistake(
+                line,
+                format!("the name {name:?} has no schedule below it; remove it with the line that it named"),
+            );
+        }
+    }
+
+    fn duplicates(&mut self) {
+        let mut first = std::collections::HashMap::new();
+        let mut mistakes = Vec::new();
+        for entry in &self.entries {
+            let of = first.entry(entry.name.as_str()).or_insert(entry.line);
+            if *of != entry.line {
+                let text = format!(
+                    "the name {:?} is that of line {of} already; give each line its own by a comment above it: # name: another-name",
+                    entry.name
+                );
+                mistakes.push(Remark {
+                    line: entry.line,
+                    text,
+                });
+            }
+        }
+        self.mistakes.extend(mistakes);
+        self.mistakes.sort_by_key(|mistake| mistake.line);
+    }
+}
+
+/// The name in a comment `# name: x`.
+fn named(comment: &str) -> Option<&str> {
+    let (key, name) = comment.split_once(':')?;
+    let name = name.trim();
+    (key.trim().eq_ignore_ascii_case("name") && !name.is_empty()).then_some(name)
+}
+
+/// `NAME = value`, as cron reads it: with or without quotes.
+fn assignment(line: &str) -> Option<(&str, &str)> {
+    let (name, value) = line.split_once('=')?;
+    let name = name.trim_end();
+    let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    let value = value.trim();
+    let quoted = ['"', '\'']
+        .iter()
+        .find_map(|quote| value.strip_prefix(*quote)?.strip_suffix(*quote));
+    is_name.then_some((name, quoted.unwrap_or(value)))
+}
+
+fn entry(
+    at: usize,
+    line: &str,
+    zone: &str,
+    name: Option<(usize, String)>,
+    reading: &Reading<'_>,
+) -> Result<Entry, String> {
+    let (expression, rest) = split(line)?;
+    Schedule::parse(expression, zone).map_err(|why| why.to_string())?;
+    let (task_type, payload) = task(rest, reading)?;
+    Ok(Entry {
+        line: at,
+        name: name.map_or_else(|| task_type.clone(), |(_, name)| name),
+        expression: expression.to_owned(),
+        zone: zone.to_owned(),
+        task_type,
+        payload,
+    })
+}
+
+/// The schedule of a line and what follows it.
+fn split(line: &str) -> Result<(&str, &str), String> {
+    let mut rest = line;
+    let mut fields = Vec::new();
+    let wanted = if line.starts_with('@') { 1 } else { 6 };
+    while fields.len() < wanted && !rest.is_empty() {
+        let (field, after) = rest.split_at(rest.find([' ', '\t']).unwrap_or(rest.len()));
+        // The sixth may be a day of the week, in a line that begins with the second, or the task.
+        if fields.len() == 5 && !looks_like_a_weekday(field) {
+            break;
+        }
+        fields.push(field);
+        rest = after.trim_start_matches([' ', '\t']);
+    }
+    if wanted == 6 && fields.len() < 5 {
+        return Err(format!(
+            "{} fields are no schedule; write 5 (minute hour day-of-month month day-of-week) or 6 (second first) or a macro \
+             such as @daily, then a task type and its payload: 0 9 * * * report.make {{\"all\": true}}",
+            fields.len()
+        ));
+    }
+    if rest.is_empty() {
+        return Err("after the schedule stands what to do; write a task type and its payload: report.make {\"all\": true}".to_owned());
+    }
+    let schedule = line[..line.len() - rest.len()].trim_end_matches([' ', '\t']);
+    Ok((schedule, rest))
+}
+
+/// Whether `text` has the form of a day-of-week field. No task type does, as it has a dot.
+fn looks_like_a_weekday(text: &str) -> bool {
+    const NAMES: [&str; 7] = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"];
+    text.split([',', '-', '/', '#']).all(|part| {
+        let day = part.strip_suffix(['L', 'l']).unwrap_or(part);
+        day.bytes().all(|b| b.is_ascii_digit() || b == b'*' || b == b'?')
+            || NAMES.iter().any(|name| name.eq_ignore_ascii_case(day))
+    })
+}
+
+/// `task.type {json}`, or a shell command where commands have a type.
+fn task(text: &str, reading: &Reading<'_>) -> Result<(String, Box<RawValue>), String> {
+    let (first, payload) = text.split_at(text.find([' ', '\t']).unwrap_or(text.len()));
+    let payload = payload.trim();
+    let is_type = TaskType::parse(first).is_ok();
+    match reading.command_type {
+        Some(task_type) if !(is_type && payload.starts_with('{')) => {
+            Ok((task_type.to_owned(), command(text)?))
+        }
+        _ if !is_type => Err(format!(
+            "{first:?} is no task type ({}); if the line is a shell command, import with --command-type TYPE, which \
+             sends it to the workers of that type",
+            TaskType::parse(first)
+                .err()
+                .map(|why| why.to_string())
+                .unwrap_or_default()
+        )),
+        _ => {
+            let payload = if payload.is_empty() { "{}" } else { payload };
+            let payload = RawValue::from_string(payload.to_owned()).map_err(|why| {
+                format!("the payload of {first} is no JSON ({why}); write an object, {{\"key\": \"value\"}}, or import shell commands with --command-type TYPE")
+            })?;
+            Ok((first.to_owned(), payload))
+        }
+    }
+}
+
+/// The payload of a shell command. To cron a `%` ends the command; what follows is its input.
+fn command(text: &str) -> Result<Box<RawValue>, String> {
+    let mut command = String::new();
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' if chars.peek() == Some(&'%') => command.extend(chars.next()),
+            '%' => {
+                return Err(
+                    "to cron, what follows % is input of the command, which a task doesn't have; write \\% for a percent sign, or put the input into the command".to_owned(),
+                );
+            }
+            c => command.push(c),
+        }
+    }
+    serde_json::value::to_raw_value(&serde_json::json!({ "command": command })).map_err(|why| why.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading(command_type: Option<&'static str>) -> Reading<'static> {
+        Reading {
+            zone: "UTC",
+            command_type,
+        }
+    }
+
+    fn entries(text: &str, command_type: Option<&'static str>) -> Vec<[String; 5]> {
+        let crontab = read(text, &reading(command_type));
+        assert_eq!(crontab.mistakes, []);
+        let entries = crontab.entries.into_iter();
+        entries
+            .map(|e| {
+                [
+                    e.name,
+                    e.expression,
+                    e.zone,
+                    e.task_type,
+                    e.payload.get().to_owned(),
+                ]
+            })
+            .collect()
+    }
+
+    fn mistakes(text: &str, command_type: Option<&'static str>) -> Vec<(usize, String)> {
+        let crontab = read(text, &reading(command_type));
+        crontab.mistakes.into_iter().map(|m| (m.line, m.text)).collect()
+    }
+
+    #[test]
+    fn schedules_types_and_payloads() {
+        let text = "\u{feff}# a comment\r\n\
+            0 9 * * mon-fri report.make {\"a\": \"x  y\"}\r\n\
+            \n\
+            \t*/10 * * * * *\torder.close   {}\n\
+            @daily stock.count\n\
+            CRON_TZ = \"Europe/Berlin\"\n\
+            # Name: last friday\n\
+            # why it is there\n\
+            0 9 * * FRIL report.make {}\n\
+            0 0 9 * * 5#2 a.b {}\n\
+            TZ=Asia/Tokyo\n\
+            @hourly c.d";
+        let expected = [
+            [
+                "report.make",
+                "0 9 * * mon-fri",
+                "UTC",
+                "report.make",
+                "{\"a\": \"x  y\"}",
+            ],
+            ["order.close", "*/10 * * * * *", "UTC", "order.close", "{}"],
+            ["stock.count", "@daily", "UTC", "stock.count", "{}"],
+            [
+                "last friday",
+                "0 9 * * FRIL",
+                "Europe/Berlin",
+                "report.make",
+                "{}",
+            ],
+            ["a.b", "0 0 9 * * 5#2", "Europe/Berlin", "a.b", "{}"],
+            ["c.d", "@hourly", "Europe/Berlin", "c.d", "{}"],
+        ];
+        assert_eq!(entries(text, None), expected);
+        assert!(read(text, &reading(None)).zone_assumed);
+        assert!(!read("TZ=Asia/Tokyo\n@daily a.b", &reading(None)).zone_assumed);
+        assert_eq!(entries("TZ=Asia/Tokyo\n@daily a.b", None)[0][2], "Asia/Tokyo");
+    }
+
+    #[test]
+    fn shell_commands_become_tasks_of_one_type() {
+        let text = "# name: backup\n0 3 * * * /usr/bin/backup --day $(date +\\%u) \"x\"\n\
+            # name: script\n0 4 * * * backup.sh\n\
+            # name: seconds\n0 0 5 * * 7 run me\n\
+            6 * * * * report.make {\"a\":1}\n";
+        let command = |command: &str| serde_json::json!({ "command": command }).to_string();
+        let expected = [
+            [
+                "backup",
+                "0 3 * * *",
+                "UTC",
+                "shell.run",
+                &command("/usr/bin/backup --day $(date +%u) \"x\""),
+            ],
+            ["script", "0 4 * * *", "UTC", "shell.run", &command("backup.sh")],
+            ["seconds", "0 0 5 * * 7", "UTC", "shell.run", &command("run me")],
+            ["report.make", "6 * * * *", "UTC", "report.make", "{\"a\":1}"],
+        ];
+        assert_eq!(entries(text, Some("shell.run")), expected);
+        let refused = mistakes("0 3 * * * mail x%line\n", Some("shell.run"));
+        assert!(
+            refused[0].1.contains("write \\% for a percent sign"),
+            "{refused:?}"
+        );
+        let refused = mistakes("0 3 * * * /usr/bin/backup\n1 3 * * * backup.sh -v", None);
+        assert!(
+            refused
+                .iter()
+                .all(|(_, text)| text.contains("--command-type TYPE")),
+            "{refused:?}"
+        );
+        assert_eq!(refused.len(), 2);
+    }
+
+    #[test]
+    fn every_mistake_is_told_with_its_line() {
+        let text = "SHELL=/bin/sh\n\
+            0 9 * * report.make {}\n\
+            0 0 30 2 * a.b {}\n\
+            @reboot a.c {}\n\
+            CRON_TZ=Mars/Phobos\n\
+            0 9 * * * a.d [1\n\
+            # name: one\n\
+            # name: two\n\
+            0 9 * * * a.e {}\n\
+            0 8 * * *\n\
+            0 9 * * * a.f {}\n\
+            0 9 * * * a.f {}\n\
+            TZ=UTC 0 9 * * * a.g\n\
+            */90 * * * * a.h {}\n\
+            # name: three\n";
+        let found = mistakes(text, None);
+        let expected = [
+            (2, "report.make"),
+            (3, "can never fire"),
+            (4, "@reboot"),
+            (5, "unknown time zone \"Mars/Phobos\""),
+            (6, "no JSON"),
+            (7, "the name \"one\" has no schedule below it"),
+            (10, "after the schedule stands what to do"),
+            (12, "that of line 11 already"),
+            (13, "TZ= on a line of its own"),
+            (14, "a step is 1-59"),
+            (15, "the name \"three\""),
+        ];
+        assert_eq!(found.len(), expected.len(), "{found:#?}");
+        for ((line, text), (expected_line, part)) in found.iter().zip(expected) {
+            assert!(*line == expected_line && text.contains(part), "{line}: {text}");
+        }
+        let notes = read(text, &reading(None)).notes;
+        assert_eq!((notes.len(), notes[0].line), (1, 1));
+    }
+}
