@@ -141,6 +141,38 @@ pub struct FirePlan {
     pub next: Option<DateTime<Utc>>,
 }
 
+/// The occurrences that are due, without a look at each.
+struct Due<'a> {
+    schedule: &'a Schedule,
+    /// The first. It is one even where the expression doesn't have it: somebody may have set it by hand.
+    planned: DateTime<Utc>,
+    /// None lies after this.
+    until: DateTime<Utc>,
+    /// Whether `planned` is the only one that can be due: the usual case, and the cheap one.
+    alone: bool,
+}
+
+impl Due<'_> {
+    /// How many there are from `oldest` on.
+    fn count_from(&self, oldest: DateTime<Utc>) -> u64 {
+        let planned = u64::from(oldest <= self.planned && self.planned <= self.until);
+        if self.alone {
+            return planned;
+        }
+        let after = self.planned.max(oldest - TimeDelta::nanoseconds(1));
+        planned + self.schedule.count_between(after, self.until)
+    }
+
+    /// The `nth` last of `count`.
+    fn nth_last(&self, nth: u64, count: u64) -> Option<DateTime<Utc>> {
+        if nth == count {
+            Some(self.planned)
+        } else {
+            self.schedule.nth_last(self.planned, self.until, nth)
+        }
+    }
+}
+
 /// Decides about all occurrences from `planned`, the first not yet accounted for, up to `now`.
 ///
 /// Costs about as much as the occurrences that fire, however many were missed.
@@ -156,77 +188,86 @@ pub fn plan(
             next: Some(planned),
         };
     }
-    let instant = TimeDelta::nanoseconds(1);
-    let until = policy.ends_at.map_or(now, |end| now.min(end - instant));
-    // Due occurrences from an instant on. `planned` is one even where the expression doesn't have it: somebody may
-    // have set it by hand.
-    let due_from = |oldest: DateTime<Utc>| {
-        u64::from(oldest <= planned && planned <= until)
-            + schedule.count_between(planned.max(oldest - instant), until)
+    let second = schedule.next_after(planned);
+    let alone = second.is_none_or(|second| second > now);
+    let due = Due {
+        schedule,
+        planned,
+        until: policy
+            .ends_at
+            .map_or(now, |end| now.min(end - TimeDelta::nanoseconds(1))),
+        alone,
     };
-    let due = due_from(planned);
-    // Older than the grace time is missed.
-    let on_time = TimeDelta::from_std(policy.grace)
-        .ok()
-        .and_then(|grace| now.checked_sub_signed(grace))
-        .map_or(due, due_from);
-    let runs = match policy.misfire {
-        MisfirePolicy::Skip => 0,
-        MisfirePolicy::FireOnce => 1,
-        MisfirePolicy::CatchUp => u64::from(policy.catch_up_limit.min(MAX_CATCH_UP)),
-    };
-    let late = runs.saturating_sub(on_time).min(due - on_time);
-    // There are `due` of them, so it finds each that is asked for.
-    let nth_last = |nth| {
-        if nth == due {
-            Some(planned)
-        } else {
-            schedule.nth_last(planned, until, nth)
-        }
-    };
-    let span = |first_nth: u64, last_nth: u64, outcome| {
-        Some(Span {
-            first: nth_last(first_nth)?,
-            last: nth_last(last_nth)?,
-            occurrences: first_nth - last_nth + 1,
-            outcome,
-        })
-    };
-    let mut spans = Vec::new();
-    let mut firing = late + on_time;
-    if due > firing {
-        spans.extend(span(due, firing + 1, FireOutcome::SkippedMisfire));
+    let next = if alone { second } else { schedule.next_after(now) };
+    FirePlan {
+        spans: due.spans(now, policy),
+        next,
     }
-    let outcome = |nth| {
-        if nth > on_time {
-            FireOutcome::CaughtUp
-        } else {
-            FireOutcome::Fired
+}
+
+impl Due<'_> {
+    fn spans(&self, now: DateTime<Utc>, policy: &FirePolicy) -> Vec<Span> {
+        let count = self.count_from(self.planned);
+        // Older than the grace time is missed.
+        let on_time = TimeDelta::from_std(policy.grace)
+            .ok()
+            .and_then(|grace| now.checked_sub_signed(grace))
+            .map_or(count, |oldest| self.count_from(oldest));
+        let runs = match policy.misfire {
+            MisfirePolicy::Skip => 0,
+            MisfirePolicy::FireOnce => 1,
+            MisfirePolicy::CatchUp => u64::from(policy.catch_up_limit.min(MAX_CATCH_UP)),
+        };
+        let late = runs.saturating_sub(on_time).min(count - on_time);
+        // From here on occurrences are counted from the last, which is 1.
+        let firing = late + on_time;
+        let outcome = |nth| {
+            if nth > on_time {
+                FireOutcome::CaughtUp
+            } else {
+                FireOutcome::Fired
+            }
+        };
+        let span = |from: u64, to: u64, outcome| {
+            // Both exist: there are `count`.
+            let first = self.nth_last(from, count)?;
+            let last = if from == to {
+                first
+            } else {
+                self.nth_last(to, count)?
+            };
+            Some(Span {
+                first,
+                last,
+                occurrences: from - to + 1,
+                outcome,
+            })
+        };
+        let mut spans = Vec::new();
+        if count > firing {
+            spans.extend(span(count, firing + 1, FireOutcome::SkippedMisfire));
         }
-    };
-    match policy.overlap {
-        Overlap::Allow => {
-            let first = if firing > 0 { nth_last(firing) } else { None };
-            let at = std::iter::successors(first, |at| schedule.next_after(*at));
-            spans.extend(at.zip((1..=firing).rev()).map(|(at, nth)| Span {
+        let single = match policy.overlap {
+            Overlap::Allow => firing,
+            Overlap::Skip { busy: false } => firing.min(1),
+            Overlap::Skip { busy: true } => 0,
+        };
+        let mut at = None;
+        for nth in (firing - single + 1..=firing).rev() {
+            at = match at {
+                None => self.nth_last(nth, count),
+                Some(before) => self.schedule.next_after(before),
+            };
+            spans.extend(at.map(|at| Span {
                 first: at,
                 last: at,
                 occurrences: 1,
                 outcome: outcome(nth),
             }));
         }
-        Overlap::Skip { busy } => {
-            if firing > 0 && !busy {
-                spans.extend(span(firing, firing, outcome(firing)));
-                firing -= 1;
-            }
-            if firing > 0 {
-                spans.extend(span(firing, 1, FireOutcome::SkippedOverlap));
-            }
+        if firing > single {
+            spans.extend(span(firing - single, 1, FireOutcome::SkippedOverlap));
         }
-    }
-    FirePlan {
-        spans,
-        next: schedule.next_after(now),
+        spans
     }
 }
