@@ -474,7 +474,7 @@ SHELL=/bin/sh
 CRON_TZ=Europe/Berlin
 # name: morning
 0 9 * * mon-fri  report.make {\"all\": true}
-@hourly  stock.count
+@hourly  stock.count {}
 # name: backup
 0 3 * * * /usr/bin/backup --all
 ";

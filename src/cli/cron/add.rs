@@ -31,7 +31,7 @@ Exit code 2: the schedule can never fire, or its zone, payload or template is br
 /// Arguments of `cron add`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Add {
+pub(in crate::cli) struct Add {
     /// Unique name
     name: String,
     /// Task type of its tasks

@@ -90,7 +90,17 @@ impl Crontab {
             self.zone_assumed |= zone.is_none();
             let zone = zone.map_or(reading.zone, String::as_str);
             match entry(at, line, zone, standing.name.take(), reading) {
-                Ok(entry) => self.entries.push(entry),
+                Ok(entry) => {
+                    // Both exist: a script called like a type, a type without a payload.
+                    if let (Some(_), Ok((_, rest))) = (reading.command_type, split(line))
+                        && TaskType::parse(rest).is_ok()
+                    {
+                        let text =
+                            format!("read as a shell command; if it is a task type, write {rest} {{}}");
+                        self.notes.push(Remark { line: at, text });
+                    }
+                    self.entries.push(entry);
+                }
                 Err(why) => self.mistake(at, why),
             }
         }
@@ -236,26 +246,25 @@ fn looks_like_a_weekday(text: &str) -> bool {
 fn task(text: &str, reading: &Reading<'_>) -> Result<(String, Box<RawValue>), String> {
     let (first, payload) = text.split_at(text.find([' ', '\t']).unwrap_or(text.len()));
     let payload = payload.trim();
-    let is_type = TaskType::parse(first).is_ok();
-    match reading.command_type {
-        Some(task_type) if !(is_type && payload.starts_with('{')) => {
-            Ok((task_type.to_owned(), command(text)?))
-        }
-        _ if !is_type => Err(format!(
-            "{first:?} is no task type ({}); if the line is a shell command, import with --command-type TYPE, which \
-             sends it to the workers of that type",
-            TaskType::parse(first)
-                .err()
-                .map(|why| why.to_string())
-                .unwrap_or_default()
+    match (TaskType::parse(first), reading.command_type) {
+        (Ok(_), Some(_)) if payload.starts_with('{') => json(first, payload),
+        (_, Some(task_type)) => Ok((task_type.to_owned(), command(text)?)),
+        (Ok(_), None) => json(first, payload),
+        (Err(why), None) => Err(format!(
+            "{first:?} is no task type ({why}); if the line is a shell command, import with --command-type TYPE, which \
+             sends it to the workers of that type"
         )),
-        _ => {
-            let payload = if payload.is_empty() { "{}" } else { payload };
-            let payload = RawValue::from_string(payload.to_owned()).map_err(|why| {
-                format!("the payload of {first} is no JSON ({why}); write an object, {{\"key\": \"value\"}}, or import shell commands with --command-type TYPE")
-            })?;
-            Ok((first.to_owned(), payload))
-        }
+    }
+}
+
+fn json(task_type: &str, payload: &str) -> Result<(String, Box<RawValue>), String> {
+    let payload = if payload.is_empty() { "{}" } else { payload };
+    match RawValue::from_string(payload.to_owned()) {
+        Ok(payload) => Ok((task_type.to_owned(), payload)),
+        Err(why) => Err(format!(
+            "the payload of {task_type} is no JSON ({why}); write an object, {{\"key\": \"value\"}}, or import shell \
+             commands with --command-type TYPE"
+        )),
     }
 }
 
@@ -356,6 +365,8 @@ mod tests {
             # name: script\n0 4 * * * backup.sh\n\
             # name: seconds\n0 0 5 * * 7 run me\n\
             6 * * * * report.make {\"a\":1}\n";
+        let notes = read(text, &reading(Some("shell.run"))).notes;
+        assert_eq!((notes.len(), notes[0].line), (1, 4), "{notes:?}");
         let command = |command: &str| serde_json::json!({ "command": command }).to_string();
         let expected = [
             [

@@ -10,7 +10,7 @@ use crate::{config::Config, store::cron_admin::FireRecord};
 
 /// Arguments of `cron history`.
 #[derive(Debug, clap::Args)]
-pub(super) struct History {
+pub(in crate::cli) struct History {
     /// A schedule in the ledger
     name: String,
     /// How many records at most

@@ -44,7 +44,7 @@ are defined otherwise.";
 /// Arguments of `cron import`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Import {
+pub(in crate::cli) struct Import {
     /// Crontab file; `-` is stdin
     file: PathBuf,
     /// IANA time zone of lines below no CRON_TZ=

@@ -9,7 +9,7 @@ use crate::config::Config;
 
 /// Arguments of `cron list`.
 #[derive(Debug, clap::Args)]
-pub(super) struct List {
+pub(in crate::cli) struct List {
     /// Only those that can't be scheduled
     #[arg(long)]
     errors: bool,

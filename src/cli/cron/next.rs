@@ -14,7 +14,7 @@ use crate::config::Config;
 #[command(
     after_help = "Example:\n  tidegate cron next --expression '0 9 * * mon-fri' --zone Asia/Shanghai --count 3"
 )]
-pub(super) struct Next {
+pub(in crate::cli) struct Next {
     /// A schedule in the ledger
     #[arg(required_unless_present = "expression")]
     name: Option<String>,

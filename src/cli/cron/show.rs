@@ -10,7 +10,7 @@ use crate::{config::Config, store::cron_tasks::CronTask};
 
 /// Arguments of `cron show`.
 #[derive(Debug, clap::Args)]
-pub(super) struct Show {
+pub(in crate::cli) struct Show {
     /// A schedule in the ledger
     name: String,
 }

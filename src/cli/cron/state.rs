@@ -9,7 +9,7 @@ use crate::{config::Config, scheduler::admin};
 
 /// A schedule by its name.
 #[derive(Debug, clap::Args)]
-pub(super) struct Named {
+pub(in crate::cli) struct Named {
     /// A schedule in the ledger
     name: String,
 }
