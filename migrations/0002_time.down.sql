@@ -47,6 +47,17 @@ BEGIN
     RETURN NEW;
 END $$;
 
+DROP TRIGGER cron_tasks_edited ON tidegate.cron_tasks;
+CREATE TRIGGER cron_tasks_edited BEFORE UPDATE ON tidegate.cron_tasks
+    FOR EACH ROW EXECUTE FUNCTION tidegate.cron_tasks_edited();
+
 DROP INDEX tidegate.cron_tasks_due;
-ALTER TABLE tidegate.cron_tasks DROP COLUMN jitter_ms, DROP COLUMN accounted_until;
+DROP INDEX tidegate.cron_tasks_uninitialised;
+DROP INDEX tidegate.cron_tasks_in_error;
+ALTER TABLE tidegate.cron_tasks
+    RESET (fillfactor, autovacuum_vacuum_scale_factor, autovacuum_analyze_scale_factor),
+    DROP COLUMN jitter_ms, DROP COLUMN accounted_until, DROP COLUMN last_task_id;
 CREATE INDEX cron_tasks_due ON tidegate.cron_tasks (next_fire_at) WHERE enabled AND next_fire_at IS NOT NULL;
+CREATE INDEX cron_tasks_uninitialised ON tidegate.cron_tasks (id)
+    WHERE enabled AND next_fire_at IS NULL AND last_error IS NULL AND NOT exhausted;
+CREATE INDEX cron_tasks_in_error ON tidegate.cron_tasks (id) WHERE last_error IS NOT NULL;

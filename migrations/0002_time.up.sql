@@ -10,17 +10,33 @@ ALTER TABLE tidegate.cron_tasks
     ADD COLUMN jitter_ms integer NOT NULL DEFAULT 0 CHECK (jitter_ms BETWEEN 0 AND 86400000),
     -- The last occurrence that cron_fires accounts for: nothing at or before it fires again, whatever the clock or
     -- an edit says. Kept by the scheduler.
-    ADD COLUMN accounted_until tidegate.instant;
+    ADD COLUMN accounted_until tidegate.instant,
+    -- The task sent last, which `overlap_policy = 'skip'` asks after. Kept by the scheduler.
+    ADD COLUMN last_task_id text COLLATE "C",
+    -- Every fire leaves a dead version of its row and of the entry in front of the index that the scheduler reads.
+    SET (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
 
-UPDATE tidegate.cron_tasks c SET accounted_until = (SELECT max(f.fire_at) FROM tidegate.cron_fires f WHERE f.cron_task_id = c.id);
+UPDATE tidegate.cron_tasks c SET
+    accounted_until = (SELECT max(f.fire_at) FROM tidegate.cron_fires f WHERE f.cron_task_id = c.id),
+    last_task_id = (SELECT f.task_id FROM tidegate.cron_fires f WHERE f.cron_task_id = c.id AND f.task_id IS NOT NULL
+                    ORDER BY f.fire_at DESC LIMIT 1);
 
 -- Schedulers work through the sixteen shards of what is due in different orders, so that several of them share a
 -- backlog instead of racing for the same rows.
 DROP INDEX tidegate.cron_tasks_due;
 CREATE INDEX cron_tasks_due ON tidegate.cron_tasks ((id & 15), next_fire_at) WHERE enabled AND next_fire_at IS NOT NULL;
+DROP INDEX tidegate.cron_tasks_uninitialised;
+CREATE INDEX cron_tasks_uninitialised ON tidegate.cron_tasks ((id & 15), id)
+    WHERE enabled AND next_fire_at IS NULL AND last_error IS NULL AND NOT exhausted;
+-- Counted now and then: by the index alone.
+DROP INDEX tidegate.cron_tasks_in_error;
+CREATE INDEX cron_tasks_in_error ON tidegate.cron_tasks (id) WHERE enabled AND last_error IS NOT NULL;
 
+-- Whoever changes a row, by whatever client, makes what a scheduler decided about the earlier version void; see the
+-- first migration for what an edit does to next_fire_at.
 CREATE OR REPLACE FUNCTION tidegate.cron_tasks_edited() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog AS $$
 BEGIN
+    NEW.version := OLD.version + 1;
     IF (NEW.cron_expression, NEW.time_zone, NEW.enabled, NEW.starts_at, NEW.ends_at)
         IS DISTINCT FROM (OLD.cron_expression, OLD.time_zone, OLD.enabled, OLD.starts_at, OLD.ends_at)
     THEN
@@ -31,14 +47,27 @@ BEGIN
           (OLD.name, OLD.task_type, OLD.payload, OLD.payload_version, OLD.exchange, OLD.routing_key, OLD.max_retries,
            OLD.timeout_ms, OLD.priority, OLD.misfire_policy, OLD.catch_up_limit, OLD.overlap_policy, OLD.jitter_ms)
     THEN
-        RETURN NEW; -- The scheduler's own bookkeeping.
+        RETURN NEW; -- Bookkeeping by hand, such as another next_fire_at.
     END IF;
     NEW.last_error := NULL;
     NEW.exhausted := false;
-    NEW.version := OLD.version + 1;
     NEW.updated_at := now();
     RETURN NEW;
 END $$;
+
+-- Not for the scheduler's own updates, which count the version up and leave the definition alone: the condition
+-- costs less than the call.
+DROP TRIGGER cron_tasks_edited ON tidegate.cron_tasks;
+CREATE TRIGGER cron_tasks_edited BEFORE UPDATE ON tidegate.cron_tasks FOR EACH ROW
+    WHEN (NEW.version = OLD.version OR
+          (NEW.cron_expression, NEW.time_zone, NEW.enabled, NEW.starts_at, NEW.ends_at, NEW.name, NEW.task_type,
+           NEW.payload, NEW.payload_version, NEW.exchange, NEW.routing_key, NEW.max_retries, NEW.timeout_ms,
+           NEW.priority, NEW.misfire_policy, NEW.catch_up_limit, NEW.overlap_policy, NEW.jitter_ms)
+        IS DISTINCT FROM
+          (OLD.cron_expression, OLD.time_zone, OLD.enabled, OLD.starts_at, OLD.ends_at, OLD.name, OLD.task_type,
+           OLD.payload, OLD.payload_version, OLD.exchange, OLD.routing_key, OLD.max_retries, OLD.timeout_ms,
+           OLD.priority, OLD.misfire_policy, OLD.catch_up_limit, OLD.overlap_policy, OLD.jitter_ms))
+    EXECUTE FUNCTION tidegate.cron_tasks_edited();
 
 -- ---------------------------------------------------------------------------------------------------- cron_fires
 

@@ -13,7 +13,7 @@ use super::occurrence;
 use crate::store::{
     Store, StoreError,
     cron_admin::{Change, Definition, Edit, Scope},
-    cron_tasks::{CronTask, Verdict},
+    cron_tasks::CronTask,
 };
 
 /// Most definitions at once.
@@ -170,13 +170,9 @@ async fn check(
 
 /// When `row` fires first after `now`; `Err` says why it never does.
 fn first(row: &CronTask, now: DateTime<Utc>) -> Result<DateTime<Utc>, String> {
-    match occurrence::initialise(row, now).verdict {
-        Verdict::Next(at) => Ok(at),
-        Verdict::Exhausted => Err(
-            "it can never fire: no occurrence is left before ends_at; give a later one, or none".to_owned(),
-        ),
-        Verdict::Broken(why) => Err(why),
-    }
+    occurrence::check(row, now)?.ok_or_else(|| {
+        "it can never fire: no occurrence is left before ends_at; give a later one, or none".to_owned()
+    })
 }
 
 /// What the tables would refuse without saying why, or change without saying so.
