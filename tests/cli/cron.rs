@@ -204,6 +204,14 @@ async fn what_can_never_work_is_refused_with_advice() {
         (&["--cron", "@daily", "--payload", "{"], "the payload is no JSON"),
         (&["--cron", "@daily", "--payload", "[1]"], "/payload"),
         (
+            &["--cron", "@daily", "--payload", r#"{"a": "{{ nope }}"}"#],
+            "nope",
+        ),
+        (
+            &["--cron", "@daily", "--payload", r#"{"a": "{% if %}"}"#],
+            "{% if %}",
+        ),
+        (
             &["--cron", "@daily", "--payload", r#"{"a": 1, "a": 2}"#],
             "/payload/a",
         ),
@@ -319,7 +327,11 @@ async fn a_run_by_hand_is_a_task_and_no_occurrence() {
         "--cron",
         "@yearly",
         "--payload",
-        r#"{"n":1}"#,
+        r#"{"n":1,"of":"{{ name }} {{ task_id }}"}"#,
+        "--jitter",
+        "1h",
+        "--overlap",
+        "skip",
         "--routing-key",
         "a.c",
     ]);
@@ -331,6 +343,12 @@ async fn a_run_by_hand_is_a_task_and_no_occurrence() {
     let task_id = ran.stdout.trim();
     assert!(task_id.starts_with("cron:x:run:"), "{task_id}");
     ledger.fine(&["pause", "x"]);
+    assert!(
+        ledger
+            .one::<bool>("SELECT envelope::jsonb #>> '{payload,of}' = 'x ' || task_id FROM tidegate.tasks")
+            .await,
+        "the template is filled in"
+    );
     let second = ledger.fine(&["run", "x"])["taskId"].as_str().unwrap().to_owned();
     assert_ne!(second, task_id, "paused, and run all the same");
     let history = ledger.fine(&["history", "x", "--outcome", "manual"]);

@@ -222,3 +222,22 @@ async fn a_run_is_recorded_with_its_task_or_not_at_all() {
     ));
     assert_eq!(db.one::<i64>("SELECT count(*) FROM tidegate.cron_fires").await, 0);
 }
+
+/// What a scheduler has read before a run by hand it must not write after it.
+#[tokio::test]
+async fn a_run_by_hand_is_what_overlap_skip_waits_for() {
+    let db = Database::create().await;
+    let mut skip = definition("x", "@hourly");
+    skip.overlap_policy = "skip";
+    admin::put(&db.store, &[skip], ADD).await.unwrap();
+    pass(&db.store).await;
+    admin::run(&db.store, "x").await.unwrap();
+    db.execute("UPDATE tidegate.cron_tasks SET next_fire_at = date_trunc('second', now())")
+        .await;
+    pass(&db.store).await;
+    assert_eq!(
+        db.one::<String>("SELECT string_agg(outcome, ' ' ORDER BY outcome) FROM tidegate.cron_fires")
+            .await,
+        "MANUAL SKIPPED_OVERLAP"
+    );
+}
