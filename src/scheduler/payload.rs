@@ -1,9 +1,12 @@
 //! A cron row's payload with the values of an occurrence filled in.
 //!
-//! May import: chrono, minijinja, serde_json. Pure. Only the JSON *string values* that contain `{{` or `{%` are
-//! templates; keys, numbers and everything else stay byte for byte what they were. A template sees the values below
-//! and nothing else: no file, no environment, no clock, no other template; the engine counts its steps and the bytes
-//! it makes ([`FUEL`]), so no template costs more than a moment.
+//! May import: chrono, minijinja, serde_json. Pure. What stands between `{{` and `}}` in a JSON *string
+//! value* is an expression; keys, numbers and everything else stay byte for byte what they were. An expression sees
+//! the values below and nothing else: no file, no environment, no clock.
+//!
+//! The engine counts the steps of an expression and the bytes it makes ([`FUEL`]), but not what a list repeated by `*`
+//! stands for, and needs more time than its length for a long template. So there is no `*` and there are no
+//! statements, the text around expressions is not the engine's business, and expressions are short and not many.
 //!
 //! | name | value |
 //! |---|---|
@@ -16,29 +19,35 @@
 //!
 //! Filters: `date(format)`, `add_days(n)`, `upper`, `lower`.
 
-use std::{borrow::Cow, fmt::Write as _, ops::Range};
+use std::{borrow::Cow, ops::Range};
 
-use chrono::{DateTime, FixedOffset, NaiveDate, SecondsFormat, TimeDelta, Utc};
+use chrono::{DateTime, SecondsFormat, Utc};
 use chrono_tz::Tz;
 use minijinja::{
-    AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, context, syntax::SyntaxConfig,
+    AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value, context, value::ValueKind,
 };
 use serde::de::IgnoredAny;
 
-/// Work that the templates of one payload may cost together: this many steps, or 64 times as many bytes.
-const FUEL: u64 = 5_000;
+mod dates;
 
-/// Longest text that one template may give, and longest payload that is looked at.
-const MAX_BYTES: usize = 64 * 1024;
+/// What one expression may cost: this many steps, or 64 times as many bytes.
+const FUEL: u64 = 500;
 
-/// Deepest nesting of expressions and blocks.
+/// Most expressions of a payload.
+const MAX_EXPRESSIONS: usize = 200;
+
+/// Longest expression in bytes. The engine goes down one level for each operator of a chain, and a stack that
+/// overflows ends the process.
+const MAX_EXPRESSION: usize = 300;
+
+/// Deepest nesting of what the engine carries out.
 const MAX_DEPTH: usize = 50;
+
+/// Longest payload with expressions, before and after they are filled in.
+const MAX_BYTES: usize = 64 * 1024;
 
 /// Most characters of a template that an error repeats.
 const SHOWN: usize = 64;
-
-/// What a template may call; chrono knows more, but not all of it for dates, and some of it for locales only.
-const DATE_LETTERS: &str = "YCyGgmbBhdejaAwuUWVHIMSpRTFDsz%f";
 
 const NAMES: [&str; 8] = [
     "name",
@@ -58,15 +67,21 @@ pub enum PayloadError {
     #[error("payload is no JSON: {0}")]
     Json(#[from] serde_json::Error),
     /// Too much of it.
-    #[error("payload has {bytes} bytes; at most {MAX_BYTES}")]
+    #[error("payload has {bytes} bytes, or would have with its templates filled in; at most {MAX_BYTES}")]
     TooLong {
         /// How many.
         bytes: usize,
     },
+    /// Too many expressions.
+    #[error("payload has {found} template expressions; at most {MAX_EXPRESSIONS}")]
+    TooMany {
+        /// How many.
+        found: usize,
+    },
     /// A template that can't be read, or fails.
     #[error("payload template {template:?}: {why}")]
     Template {
-        /// Its text, cut.
+        /// The string or the expression, cut.
         template: String,
         /// What is wrong, and what is allowed.
         why: String,
@@ -95,18 +110,24 @@ pub struct Payload<'a> {
     templates: Vec<Template>,
 }
 
+/// A string value with expressions in it.
 #[derive(Clone, Debug)]
 struct Template {
     /// Where its literal stands in the payload, quotes included.
     place: Range<usize>,
-    /// The literal's value.
-    source: String,
+    parts: Vec<Part>,
+}
+
+#[derive(Clone, Debug)]
+enum Part {
+    Text(String),
+    Expression(String),
 }
 
 impl<'a> Payload<'a> {
     /// Reads `text`, JSON of any kind. A text without templates is taken as it is, JSON or not.
     pub fn parse(text: &'a str) -> Result<Self, PayloadError> {
-        let mut templates = Vec::new();
+        let mut templates: Vec<Template> = Vec::new();
         // Whatever has none of these has no template: a brace may be written as an escape.
         if ["{{", "{%", "\\u00"].iter().any(|sign| text.contains(sign)) {
             serde_json::from_str::<IgnoredAny>(text)?;
@@ -115,10 +136,16 @@ impl<'a> Payload<'a> {
             }
             for place in string_values(text) {
                 let source: String = serde_json::from_str(&text[place.clone()])?;
-                if source.contains("{{") || source.contains("{%") {
-                    templates.push(Template { place, source });
+                let parts = split(&source).map_err(|why| failed(&source, why))?;
+                if parts.iter().any(|part| matches!(part, Part::Expression(_))) {
+                    templates.push(Template { place, parts });
                 }
             }
+        }
+        let parts = templates.iter().flat_map(|template| &template.parts);
+        let found = parts.filter(|part| matches!(part, Part::Expression(_))).count();
+        if found > MAX_EXPRESSIONS {
+            return Err(PayloadError::TooMany { found });
         }
         Ok(Self { text, templates })
     }
@@ -133,35 +160,37 @@ impl<'a> Payload<'a> {
         if self.templates.is_empty() {
             return Ok(Cow::Borrowed(self.text));
         }
-        let local = values.fire_time.with_timezone(&values.zone);
-        let context = context! {
-            name => values.name,
-            task_type => values.task_type,
-            task_id => values.task_id,
-            attempt_id => values.task_id,
-            fire_time => values.fire_time.to_rfc3339_opts(SecondsFormat::AutoSi, true),
-            scheduled_time => local.to_rfc3339_opts(SecondsFormat::AutoSi, false),
-            scheduled_date => local.format("%Y-%m-%d").to_string(),
-            zone => values.zone.name(),
-        };
-        let mut engine = engine();
-        let mut fuel = FUEL;
+        let (engine, context) = (engine(), context(values));
         let mut filled = String::with_capacity(self.text.len() + 64);
         let mut copied = 0;
         for template in &self.templates {
-            engine.set_fuel(Some(fuel));
-            let (text, left) =
-                render(&engine, &template.source, &context).map_err(|why| PayloadError::Template {
-                    template: template.source.chars().take(SHOWN).collect(),
-                    why,
-                })?;
-            fuel = left;
+            let mut value = String::new();
+            for part in &template.parts {
+                match part {
+                    Part::Text(text) => value.push_str(text),
+                    Part::Expression(text) => {
+                        value.push_str(
+                            &evaluate(&engine, text, &context).map_err(|why| failed(text.trim(), why))?,
+                        );
+                    }
+                }
+            }
             filled.push_str(&self.text[copied..template.place.start]);
-            filled.push_str(&serde_json::to_string(&text)?);
+            filled.push_str(&serde_json::to_string(&value)?);
             copied = template.place.end;
+            if filled.len() > MAX_BYTES {
+                return Err(PayloadError::TooLong { bytes: filled.len() });
+            }
         }
         filled.push_str(&self.text[copied..]);
         Ok(Cow::Owned(filled))
+    }
+}
+
+fn failed(template: &str, why: String) -> PayloadError {
+    PayloadError::Template {
+        template: template.chars().take(SHOWN).collect(),
+        why,
     }
 }
 
@@ -192,14 +221,59 @@ fn string_values(json: &str) -> Vec<Range<usize>> {
     places
 }
 
-/// The text of one template, and the fuel that is left.
-fn render(
-    engine: &Environment<'_>,
-    source: &str,
-    context: &minijinja::Value,
-) -> Result<(String, u64), String> {
-    let template = engine.template_from_str(source).map_err(told)?;
-    let unknown = template.undeclared_variables(false);
+/// Text and expressions of a string in turn.
+fn split(source: &str) -> Result<Vec<Part>, String> {
+    let (mut parts, mut rest) = (Vec::new(), source);
+    while let Some(at) = rest.find("{{") {
+        let inside = &rest[at + 2..];
+        let expression = expression(inside)?;
+        parts.push(Part::Text(statement_free(&rest[..at])?.to_owned()));
+        parts.push(Part::Expression(expression.to_owned()));
+        rest = &inside[expression.len() + 2..];
+    }
+    parts.push(Part::Text(statement_free(rest)?.to_owned()));
+    Ok(parts)
+}
+
+/// Whoever writes a statement wants something else than its text to be sent.
+fn statement_free(text: &str) -> Result<&str, String> {
+    if text.contains("{%") {
+        return Err(
+            "{% %} is not offered; write {{ a if b else c }} for a choice, and {{ '{%' }} for the signs themselves".to_owned(),
+        );
+    }
+    Ok(text)
+}
+
+/// The expression that `inside` begins with, up to its `}}`.
+fn expression(inside: &str) -> Result<&str, String> {
+    let mut chars = inside.char_indices();
+    while let Some((at, char)) = chars.next() {
+        match char {
+            '\'' | '"' => {
+                while let Some((_, inner)) = chars.next() {
+                    match inner {
+                        '\\' => drop(chars.next()),
+                        inner if inner == char => break,
+                        _ => {}
+                    }
+                }
+            }
+            '*' | '{' => return Err(format!("{char:?} is not offered in {{{{ }}}}, except in quotes")),
+            '}' if inside[at..].starts_with("}}") && at <= MAX_EXPRESSION => return Ok(&inside[..at]),
+            _ if at > MAX_EXPRESSION => break,
+            _ => {}
+        }
+    }
+    Err(format!(
+        "after {{{{ there is no }}}} within {MAX_EXPRESSION} bytes"
+    ))
+}
+
+/// The text of an expression's value.
+fn evaluate(engine: &Environment<'_>, text: &str, context: &Value) -> Result<String, String> {
+    let expression = engine.compile_expression_owned(text).map_err(told)?;
+    let unknown = expression.undeclared_variables(false);
     if let Some(unknown) = unknown
         .iter()
         .filter(|name| !NAMES.contains(&name.as_str()))
@@ -207,13 +281,12 @@ fn render(
     {
         return Err(format!("there is no {unknown:?}, only {}", NAMES.join(", ")));
     }
-    let rendered = template.render_captured(context.clone()).map_err(told)?;
-    let left = rendered.state().fuel_levels().map_or(0, |(_, left)| left);
-    let text = rendered.into_output();
-    if text.len() > MAX_BYTES {
-        return Err(format!("it gives {} bytes; at most {MAX_BYTES}", text.len()));
+    let value = expression.eval(context.clone()).map_err(told)?;
+    match value.kind() {
+        ValueKind::String | ValueKind::Number => Ok(value.to_string()),
+        // A list may stand for more than fits in memory, and `False` is no text that anybody would want.
+        other => Err(format!("it gives a value of kind {other}, not a text")),
     }
-    Ok((text, left))
 }
 
 fn told(error: Error) -> String {
@@ -225,91 +298,32 @@ fn told(error: Error) -> String {
     }
 }
 
-/// An engine that knows nothing but the filters below.
+fn context(values: &Values<'_>) -> Value {
+    let local = values.fire_time.with_timezone(&values.zone);
+    context! {
+        name => values.name,
+        task_type => values.task_type,
+        task_id => values.task_id,
+        attempt_id => values.task_id,
+        fire_time => values.fire_time.to_rfc3339_opts(SecondsFormat::AutoSi, true),
+        scheduled_time => local.to_rfc3339_opts(SecondsFormat::AutoSi, false),
+        scheduled_date => local.format("%Y-%m-%d").to_string(),
+        zone => values.zone.name(),
+    }
+}
+
+/// An engine that knows nothing but four filters.
 fn engine<'a>() -> Environment<'a> {
     let mut engine = Environment::empty();
     engine.set_undefined_behavior(UndefinedBehavior::Strict);
     engine.set_auto_escape_callback(|_| AutoEscape::None);
     engine.set_recursion_limit(MAX_DEPTH);
-    // A template may end in a line break, which is a part of the string.
-    if let Ok(syntax) = SyntaxConfig::builder().keep_trailing_newline(true).build() {
-        engine.set_syntax(syntax);
-    }
+    engine.set_fuel(Some(FUEL));
     engine.add_filter("upper", |text: &str| text.to_uppercase());
     engine.add_filter("lower", |text: &str| text.to_lowercase());
-    engine.add_filter("date", date);
-    engine.add_filter("add_days", add_days);
+    engine.add_filter("date", dates::date);
+    engine.add_filter("add_days", dates::add_days);
     engine
-}
-
-/// A date, or an instant with its offset.
-enum Time {
-    Date(NaiveDate),
-    Instant(DateTime<FixedOffset>),
-}
-
-impl Time {
-    fn read(text: &str) -> Result<Self, Error> {
-        if let Ok(date) = NaiveDate::parse_from_str(text, "%Y-%m-%d") {
-            return Ok(Self::Date(date));
-        }
-        DateTime::parse_from_rfc3339(text).map(Self::Instant).map_err(|_| {
-            refused(format!(
-                "{text:?} is neither a date such as \"2026-12-24\" nor an instant such as \"2026-12-24T18:00:00Z\""
-            ))
-        })
-    }
-}
-
-/// `fire_time | date("%Y/%m/%d")`.
-fn date(text: &str, format: &str) -> Result<String, Error> {
-    check_format(format)?;
-    let time = Time::read(text)?;
-    let mut out = String::new();
-    match time {
-        Time::Date(date) => write!(out, "{}", date.format(format)),
-        Time::Instant(instant) => write!(out, "{}", instant.format(format)),
-    }
-    .map_err(|_| refused(format!("format {format:?} asks for what {text:?} doesn't have")))?;
-    Ok(out)
-}
-
-fn check_format(format: &str) -> Result<(), Error> {
-    let mut letters = format.chars();
-    while let Some(letter) = letters.next() {
-        if letter == '%' {
-            let letter = letters.next().map(|next| match next {
-                // Padding, as in `%-d`.
-                '-' | '_' | '0' => letters.next().unwrap_or_default(),
-                other => other,
-            });
-            if !letter.is_some_and(|letter| DATE_LETTERS.contains(letter)) {
-                return Err(refused(format!(
-                    "format {format:?}: after % may stand {DATE_LETTERS}, with -, _ or 0 before it"
-                )));
-            }
-        }
-    }
-    Ok(())
-}
-
-/// `scheduled_date | add_days(-1)`: calendar days; an instant keeps its time of day and its offset.
-fn add_days(text: &str, days: i32) -> Result<String, Error> {
-    let beyond = || refused(format!("{days} days from {text:?} are out of the calendar"));
-    let delta = TimeDelta::days(days.into());
-    match Time::read(text)? {
-        Time::Date(date) => date
-            .checked_add_signed(delta)
-            .map(|date| date.format("%Y-%m-%d").to_string()),
-        Time::Instant(instant) => instant
-            .checked_add_signed(delta)
-            .map(|instant| instant.to_rfc3339_opts(SecondsFormat::AutoSi, text.ends_with(['Z', 'z']))),
-    }
-    .ok_or_else(beyond)
-}
-
-fn refused(why: String) -> Error {
-    Error::new(ErrorKind::InvalidOperation, why)
 }
 
 #[cfg(test)]

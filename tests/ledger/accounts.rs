@@ -154,7 +154,7 @@ async fn a_bad_template_marks_its_row_and_stops_no_other() {
         "INSERT INTO tidegate.cron_tasks (name, task_type, cron_expression, payload) VALUES \
          ('bad name', 'a.b', '* * * * * *', '{\"a\": \"{{ nme }}\"}'), \
          ('bad syntax', 'a.b', '* * * * * *', '{\"a\": \"{{ name\"}'), \
-         ('bad and large', 'a.b', '* * * * * *', '{\"a\": \"{{ name * 9999999 }}\"}'), \
+         ('bad and heavy', 'a.b', '* * * * * *', '{\"a\": \"{{ [name] * 9999999 }}\"}'), \
          ('good', 'a.b', '* * * * * *', '{\"a\": \"{{ name }}\"}')",
     )
     .await;
@@ -170,7 +170,7 @@ async fn a_bad_template_marks_its_row_and_stops_no_other() {
     .fetch_all(&db.sql)
     .await
     .unwrap();
-    assert_eq!(flagged, ["bad and large", "bad name", "bad syntax"]);
+    assert_eq!(flagged, ["bad and heavy", "bad name", "bad syntax"]);
     assert_eq!(
         db.one::<i64>("SELECT count(*) FROM tidegate.tasks WHERE task_id NOT LIKE 'cron:good:%'")
             .await,

@@ -168,8 +168,7 @@ fn a_template_that_fails_breaks_the_row_at_once_or_when_it_fires() {
     row.payload = Some(r#"{"a": "{{ nonsense }}"}"#.to_owned());
     assert!(check(&row, now).unwrap_err().contains("nonsense"));
     // Fails on some days only.
-    row.payload =
-        Some(r#"{"a": "{% if scheduled_date == '2026-01-02' %}{{ 1 // 0 }}{% endif %}"}"#.to_owned());
+    row.payload = Some(r#"{"a": "{{ 1 // 0 if scheduled_date == '2026-01-02' else 1 }}"}"#.to_owned());
     assert!(check(&row, now).is_ok());
     row.next_fire_at = Some(utc("2026-01-02T00:00:00Z"));
     let decision = fire(&row, utc("2026-01-02T00:00:01Z"), GRACE);
@@ -179,7 +178,8 @@ fn a_template_that_fails_breaks_the_row_at_once_or_when_it_fires() {
     );
     assert!(decision.fires.is_empty());
     // What it makes must be a valid task too.
-    row.payload = Some(r#"{"a": "{{ 'x' * 60000 }}{{ 'x' * 5530 }}"}"#.to_owned());
+    row.name = "n".repeat(255);
+    row.payload = Some(format!("{{\"a\": \"{{{{ name }}}}{}\"}}", "x".repeat(65_200)));
     assert!(
         check(&row, now).unwrap_err().contains("refused"),
         "{:?}",
