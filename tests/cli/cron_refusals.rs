@@ -30,7 +30,7 @@ async fn what_can_never_work_is_refused_with_advice() {
         ),
         (
             &["--cron", "@daily", "--payload", r#"{"a": "{% if %}"}"#],
-            "{% if %}",
+            "{% %} is not offered",
         ),
         (
             &["--cron", "@daily", "--payload", r#"{"a": 1, "a": 2}"#],

@@ -140,5 +140,10 @@ async fn every_mistake_in_a_crontab_is_told_at_once_and_nothing_is_written() {
     std::fs::write(ledger.tidegate.path().join("tab"), [0x30, 0xff]).unwrap();
     assert_eq!(ledger.cron(&["import", "tab"]).code, 2);
     assert_eq!(ledger.cron(&["import", "no-such-file"]).code, 2);
+    let ran = ledger.cron_with(&["import", "-"], "# nothing yet\n");
+    assert!(
+        ran.code == 0 && ran.stderr.contains("no schedule in stdin"),
+        "{ran:?}"
+    );
     ledger.close().await;
 }

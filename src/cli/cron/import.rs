@@ -64,7 +64,7 @@ pub(in crate::cli) struct Import {
     dry_run: bool,
 }
 
-/// The lines of what is wrong, with the exit code that it deserves.
+/// What is wrong, each with its line.
 type Wrong = Vec<(usize, String)>;
 
 impl Import {
@@ -85,6 +85,9 @@ impl Import {
                 "note: lines below no CRON_TZ= are read in {} (--zone)",
                 self.zone
             ));
+        }
+        if crontab.entries.is_empty() && crontab.mistakes.is_empty() {
+            output.message(&format!("note: there is no schedule in {name}"));
         }
         if crontab.entries.len() > MAX_DEFINITIONS {
             return Err(Failure::new(

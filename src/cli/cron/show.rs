@@ -88,7 +88,7 @@ impl Shown {
             (Some(why), ..) => format!("can't be scheduled: {why}"),
             (None, false, _) => "paused".to_owned(),
             (None, true, true) => "ended".to_owned(),
-            (None, true, false) => "runs".to_owned(),
+            (None, true, false) => "active".to_owned(),
         };
         let lines: Vec<(&str, String)> = vec![
             ("name", self.name),
