@@ -302,14 +302,22 @@ impl Edit {
     }
 
     /// Records a run by hand of the row `id` at `at` and enqueues its task. Fails with [`StoreError::Conflict`] if
-    /// that instant is taken.
+    /// that instant is taken, or the row gone.
     pub async fn run(&mut self, id: i64, at: DateTime<Utc>, task: NewTask) -> Result<(), StoreError> {
-        // What a scheduler decided meanwhile knows nothing of this run: the version makes it void.
-        sqlx::query("UPDATE tidegate.cron_tasks SET last_task_id = $2, version = version + 1 WHERE id = $1")
-            .bind(id)
-            .bind(&task.task_id)
-            .execute(&mut *self.tx)
-            .await?;
+        // What a scheduler decided meanwhile knows nothing of this run: the version makes it void. The lock keeps the
+        // row until the run is recorded.
+        let locked = sqlx::query(
+            "UPDATE tidegate.cron_tasks SET last_task_id = $2, version = version + 1 WHERE id = $1",
+        )
+        .bind(id)
+        .bind(&task.task_id)
+        .execute(&mut *self.tx)
+        .await?;
+        if locked.rows_affected() == 0 {
+            return Err(StoreError::Conflict(
+                "the schedule was removed at this moment".to_owned(),
+            ));
+        }
         sqlx::query(
             "INSERT INTO tidegate.cron_fires (cron_task_id, fire_at, outcome, task_id) VALUES ($1, $2, $3, $4)",
         )
