@@ -20,6 +20,13 @@ END $$;
 -- The older program knows neither runs by hand nor rows that stand for many occurrences.
 DROP INDEX tidegate.cron_fires_recorded;
 DELETE FROM tidegate.cron_fires WHERE outcome = 'MANUAL';
+DROP TRIGGER cron_tasks_truncated ON tidegate.cron_tasks;
+DROP FUNCTION tidegate.cron_tasks_truncated();
+DROP TRIGGER cron_tasks_deleted ON tidegate.cron_tasks;
+DROP FUNCTION tidegate.cron_tasks_deleted();
+DELETE FROM tidegate.cron_fires f WHERE NOT EXISTS (SELECT FROM tidegate.cron_tasks c WHERE c.id = f.cron_task_id);
+ALTER TABLE tidegate.cron_fires
+    ADD CONSTRAINT cron_fires_cron_task_id_fkey FOREIGN KEY (cron_task_id) REFERENCES tidegate.cron_tasks ON DELETE CASCADE;
 ALTER TABLE tidegate.cron_fires
     DROP CONSTRAINT cron_fires_outcome_check, DROP CONSTRAINT cron_fires_task_check, DROP CONSTRAINT cron_fires_span_check,
     DROP COLUMN last_at, DROP COLUMN occurrences,

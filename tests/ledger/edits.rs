@@ -188,3 +188,42 @@ async fn a_name_is_there_once() {
         .to_string();
     assert!(error.contains("cron_tasks_name_key"), "{error}");
 }
+
+/// However rows are deleted, by whoever may, their history goes with them.
+#[tokio::test]
+async fn the_history_goes_with_its_row() {
+    let db = Database::create().await;
+    let mut team = db.sql.acquire().await.unwrap();
+    let role = format!("team_{}", uuid::Uuid::now_v7().simple());
+    let run = async |connection: &mut sqlx::PgConnection, sql: String| {
+        sqlx::query(sqlx::AssertSqlSafe(sql))
+            .execute(connection)
+            .await
+            .unwrap();
+    };
+    run(&mut team, format!("CREATE ROLE {role}")).await;
+    run(&mut team, format!("GRANT USAGE ON SCHEMA tidegate TO {role}")).await;
+    run(
+        &mut team,
+        format!("GRANT SELECT, DELETE ON tidegate.cron_tasks TO {role}"),
+    )
+    .await;
+    let insert = "INSERT INTO tidegate.cron_tasks (name, task_type, cron_expression, next_fire_at) \
+         SELECT 'job-' || n, 'a.b', '@yearly', date_trunc('second', now()) FROM generate_series(1, 5) n";
+    let fires = async || db.one::<i64>("SELECT count(*) FROM tidegate.cron_fires").await;
+    db.execute(insert).await;
+    pass(&db.store).await;
+    assert_eq!(fires().await, 5);
+    run(&mut team, format!("SET ROLE {role}")).await;
+    run(
+        &mut team,
+        "DELETE FROM tidegate.cron_tasks WHERE name IN ('job-1', 'job-2')".to_owned(),
+    )
+    .await;
+    run(&mut team, "RESET ROLE".to_owned()).await;
+    assert_eq!(fires().await, 3);
+    run(&mut team, "TRUNCATE tidegate.cron_tasks".to_owned()).await;
+    assert_eq!(fires().await, 0);
+    run(&mut team, format!("DROP OWNED BY {role}")).await;
+    run(&mut team, format!("DROP ROLE {role}")).await;
+}

@@ -103,6 +103,10 @@ async fn the_loop_reads_by_index_and_sorts_nothing() {
             ("in_error", "cron_tasks_in_error"),
         ] {
             let nodes = plan(&mut connection, name, 50).await;
+            // How many are in error nobody knows before the first analysis; it is counted now and then only.
+            if name == "in_error" && statistics != "fresh" {
+                continue;
+            }
             assert_by_index(name, index, &nodes);
             let most = if name == "in_error" { 1_500 } else { 200 };
             assert!(
