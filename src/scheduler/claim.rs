@@ -1,21 +1,28 @@
-//! The loop that locks due cron rows and commits what [`occurrence`] decides.
+//! The loop that reads due cron rows, and writes back what [`occurrence`] decides about them.
 //!
 //! May import: `store`, `telemetry`. Never publishes. Sleeps until the next row is due by the database's clock, and
-//! wakes on `NOTIFY`; the regular scan is the safety net. Any number of instances may run: each locks other rows
-//! (`SKIP LOCKED`), and a row is written back only at the version that was read. Dying at any point leaves rows
-//! either untouched and still due, or moved on with their occurrences recorded and their tasks in the outbox.
+//! wakes on `NOTIFY`; the regular scan is the safety net.
+//!
+//! Any number of instances may run. The claim is optimistic: nothing is locked while a decision is made, and of
+//! several decisions about one version of a row the first to be written holds. Instances take different rows by
+//! working through the [shards](super::shards) in different orders; one that loses more than it wins shuffles its
+//! order, and looks a moment later than the others the next time, when they will be through.
+//!
+//! Dying or freezing at any point leaves rows either untouched and still due, or moved on with their occurrences
+//! recorded and their tasks in the outbox. What a frozen instance decided is refused when it wakes.
 
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use tokio::time::timeout;
+use rand::Rng;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{PASS_LIMIT, SAFETY_SCAN, SchedulerError, deadline, occurrence};
+use super::{PASS_LIMIT, SAFETY_SCAN, SchedulerError, deadline, occurrence, shards::Shards};
 use crate::{
     store::{
         NextDue, Store, StoreError,
-        cron_tasks::{CronTask, Decision, Locked, Verdict},
+        cron_tasks::{Batch, Committed, CronTask, Decision, Verdict, Written},
         wake::Channel,
     },
     telemetry::{health::Health, metrics},
@@ -24,10 +31,27 @@ use crate::{
 /// Name of this role in health and logs.
 pub const ROLE: &str = "scheduler";
 
+/// A statement carries no more than about as many bytes of tasks as this: a batch of rows that all make up for an
+/// outage is written in parts.
+const STATEMENT_BYTES: usize = 4 * 1024 * 1024;
+
+/// How much later an instance looks that lost more than it won, in milliseconds: when the others are through. Drawn
+/// anew each time, so that two of them meet once at most.
+const LATER: std::ops::Range<u64> = 20..60;
+
+/// Pause of an instance that has won nothing of what it read, in milliseconds.
+const YIELD: std::ops::Range<u64> = 1..10;
+
+/// First and longest wait for rows that are due and can't be had.
+const HELD: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+
+/// First and longest pause while the database can't be used.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+
 /// How cron rows are claimed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimSettings {
-    /// Most rows per transaction.
+    /// Most rows per statement.
     pub batch: u32,
     /// How often to look even if nothing is due and nobody notified.
     pub safety_scan: Duration,
@@ -45,7 +69,8 @@ impl Default for ClaimSettings {
     }
 }
 
-/// Claims due cron rows until `cancel`. An error ends the loop; nothing is lost by starting it again.
+/// Claims due cron rows until `cancel`. Outlives a database that restarts, moves or ends its connections: readiness is
+/// red meanwhile. Any other error ends the loop; nothing is lost by starting it again.
 pub async fn run(
     store: Store,
     settings: ClaimSettings,
@@ -53,71 +78,67 @@ pub async fn run(
     cancel: CancellationToken,
 ) -> Result<(), SchedulerError> {
     let wakes = store.listen(Channel::Cron);
+    let mut claimer = Claimer::new(settings);
+    let mut pause = PAUSE.0;
     loop {
         // Before the look at the tables: what is notified from here on is looked at again.
         wakes.clear();
-        let (rows, next) = tokio::select! {
-            // Dropping a transaction rolls it back.
+        let step = tokio::select! {
+            // A statement that is under way is carried out or not, as if this process had died.
             () = cancel.cancelled() => return Ok(()),
-            step = step(&store, &settings, &health) => step?,
+            step = claimer.step(&store, &health) => step,
         };
-        let until = deadline(next, settings.safety_scan, rows == 0);
+        let wait = async {
+            match step {
+                Ok(next) => {
+                    pause = PAUSE.0;
+                    let until = deadline(next, claimer.settings.safety_scan, false);
+                    wakes.wait_until(until + claimer.later(), None).await;
+                }
+                Err(SchedulerError::Store(error)) if error.is_transient() => {
+                    health.down(ROLE, &error.to_string());
+                    tracing::warn!(%error, ?pause, "cron rows wait for the database");
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(PAUSE.1);
+                }
+                Err(error) => return Err(error),
+            }
+            Ok(())
+        };
         tokio::select! {
             () = cancel.cancelled() => return Ok(()),
-            () = wakes.wait_until(until, None) => {}
+            waited = wait => waited?,
         }
     }
 }
 
-async fn step(
-    store: &Store,
-    settings: &ClaimSettings,
-    health: &Health,
-) -> Result<(usize, Option<NextDue>), SchedulerError> {
-    let rows = pass(store, settings, health).await?;
-    let (errors, next) = timeout(PASS_LIMIT, async {
-        Ok::<_, StoreError>((
-            store.cron_tasks().in_error().await?,
-            store.cron_tasks().next_due().await?,
-        ))
-    })
-    .await
-    .map_err(|_| SchedulerError::Stalled)??;
-    metrics::cron_rows_in_error(errors);
-    Ok((rows, next))
+/// What became of the rows that were read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Written back.
+    pub written: usize,
+    /// Written by somebody else first.
+    pub lost: usize,
+    /// Flagged, because the tables refuse something of them.
+    pub flagged: usize,
 }
 
-/// Looks at every row that needs it; returns how many were written back. The first half computes the time of rows
-/// that are new or were edited, the second fires those that are due.
+impl Tally {
+    fn add(&mut self, other: Self) {
+        self.written += other.written;
+        self.lost += other.lost;
+        self.flagged += other.flagged;
+    }
+
+    fn mostly_lost(self) -> bool {
+        self.lost > self.written + self.flagged
+    }
+}
+
+/// Looks at every row that needs it, once; returns how many were written back.
 pub async fn pass(store: &Store, settings: &ClaimSettings, health: &Health) -> Result<usize, SchedulerError> {
-    let mut written = 0;
-    // How many rows to take one by one, because a batch with one of them was refused.
-    let mut careful = 0_usize;
-    loop {
-        let mut found = false;
-        // In turn, so that a row that makes up for a long outage keeps no new row waiting.
-        for kind in [Kind::Uninitialised, Kind::Due] {
-            let limit = if careful > 0 { 1 } else { i64::from(settings.batch) };
-            let batch = timeout(PASS_LIMIT, batch(kind, store, limit, settings))
-                .await
-                .map_err(|_| SchedulerError::Stalled)??;
-            health.up(ROLE);
-            found |= !matches!(batch, Outcome::Empty);
-            match batch {
-                Outcome::Empty => {}
-                Outcome::Written(rows) => {
-                    written += rows;
-                    careful = careful.saturating_sub(1);
-                }
-                Outcome::Refused(rows) => careful = rows,
-                Outcome::Flagged => careful = careful.saturating_sub(1),
-            }
-        }
-        if !found {
-            break;
-        }
-    }
-    Ok(written)
+    let tally = Claimer::new(settings.clone()).pass(store, health).await?;
+    Ok(tally.written)
 }
 
 #[derive(Clone, Copy)]
@@ -126,71 +147,230 @@ enum Kind {
     Due,
 }
 
-impl Kind {
-    async fn lock(self, store: &Store, limit: i64) -> Result<Locked, StoreError> {
-        match self {
-            Self::Uninitialised => store.cron_tasks().lock_uninitialised(limit).await,
-            Self::Due => store.cron_tasks().lock_due(limit).await,
+/// An instance, with the order in which it works.
+#[derive(Debug)]
+pub struct Claimer {
+    settings: ClaimSettings,
+    shards: Shards,
+    /// Rows to read at once: fewer than the settings say while they can't be written in time.
+    limit: u32,
+    /// Others are faster: let them go first.
+    behind: bool,
+    /// How long to wait for a row that is due and can't be had.
+    held: Duration,
+    /// When the rows in error are to be counted again.
+    count_at: Instant,
+}
+
+impl Claimer {
+    /// An instance that has seen nothing yet.
+    pub fn new(settings: ClaimSettings) -> Self {
+        Self {
+            limit: settings.batch.max(1),
+            shards: Shards::new(&mut rand::rng()),
+            behind: false,
+            held: HELD.0,
+            count_at: Instant::now(),
+            settings,
         }
     }
-}
 
-enum Outcome {
-    /// No row was left.
-    Empty,
-    /// As many rows were written back.
-    Written(usize),
-    /// The tables refused something of one of as many rows.
-    Refused(usize),
-    /// The tables refused the one row; it is flagged.
-    Flagged,
-}
+    fn later(&self) -> Duration {
+        let millis = if self.behind {
+            rand::rng().random_range(LATER)
+        } else {
+            0
+        };
+        Duration::from_millis(millis)
+    }
 
-/// Locks, decides and commits one batch.
-async fn batch(
-    kind: Kind,
-    store: &Store,
-    limit: i64,
-    settings: &ClaimSettings,
-) -> Result<Outcome, StoreError> {
-    let locked = kind.lock(store, limit).await?;
-    let now = locked.now();
-    let decisions: Vec<Decision> = locked
-        .rows()
-        .iter()
-        .map(|row| decide(kind, row, now, settings.misfire_grace))
-        .collect();
-    let rows = decisions.len();
-    let Some((id, version)) = decisions.first().map(|first| (first.id, first.version)) else {
-        return Ok(Outcome::Empty);
-    };
-    match locked.commit(decisions).await {
-        Ok(committed) => {
-            for (at, outcome) in committed.fires {
-                metrics::cron_fired(outcome.as_str(), (now - at).to_std().unwrap_or_default());
+    /// A pass, and when to make the next one.
+    async fn step(&mut self, store: &Store, health: &Health) -> Result<Option<NextDue>, SchedulerError> {
+        let tally = self.pass(store, health).await?;
+        let rest = async {
+            if self.count_at <= Instant::now() {
+                metrics::cron_rows_in_error(store.cron_tasks().in_error().await?);
+                self.count_at = Instant::now() + self.settings.safety_scan;
             }
-            Ok(Outcome::Written(committed.rows))
+            let next = store.cron_tasks().next_due().await?;
+            match next {
+                Some(mut due) if due.after.is_zero() && tally.written == 0 => {
+                    // Somebody has it in their hands: an instance for a moment, or a client for longer.
+                    if let Some(future) = store.cron_tasks().next_in_future().await? {
+                        due = future;
+                    }
+                    due.after = due.after.min(self.held);
+                    self.held = (self.held * 2).min(HELD.1);
+                    Ok(Some(due))
+                }
+                next => {
+                    self.held = HELD.0;
+                    Ok::<_, StoreError>(next)
+                }
+            }
+        };
+        Ok(timeout(PASS_LIMIT, rest)
+            .await
+            .map_err(|_| SchedulerError::Stalled)??)
+    }
+
+    /// Looks at every row that needs it, once. The first half of a round computes the time of rows that are new or
+    /// were edited, the second fires those that are due.
+    pub async fn pass(&mut self, store: &Store, health: &Health) -> Result<Tally, SchedulerError> {
+        let mut all = Tally::default();
+        loop {
+            let mut more = false;
+            // In turn, so that a row that makes up for a long outage keeps no new row waiting.
+            for kind in [Kind::Uninitialised, Kind::Due] {
+                let round = timeout(PASS_LIMIT, self.round(kind, store))
+                    .await
+                    .map_err(|_| SchedulerError::Stalled)??;
+                health.up(ROLE);
+                all.add(round.tally);
+                more |= round.more;
+            }
+            if !more {
+                break;
+            }
         }
-        Err(StoreError::Bad(_)) if rows > 1 => Ok(Outcome::Refused(rows)),
-        Err(error @ StoreError::Bad(_)) => {
-            // What the tables refuse now they refuse the next time: flag the row, go on with the others.
-            store
-                .cron_tasks()
-                .mark_error(id, version, &error.to_string())
-                .await?;
-            Ok(Outcome::Flagged)
+        if all != Tally::default() {
+            self.behind = all.mostly_lost();
         }
-        Err(error) => Err(error),
+        Ok(all)
+    }
+
+    /// Reads, decides and writes one batch.
+    async fn round(&mut self, kind: Kind, store: &Store) -> Result<Round, StoreError> {
+        let (order, limit) = (self.shards.order(), i64::from(self.limit));
+        let batch = match kind {
+            Kind::Uninitialised => store.cron_tasks().uninitialised(order, limit).await?,
+            Kind::Due => store.cron_tasks().due(order, limit).await?,
+        };
+        let Some(Batch { now, rows }) = batch else {
+            return Ok(Round::default());
+        };
+        let full = rows.len() >= self.limit as usize;
+        let mut tally = Tally::default();
+        let mut rows = rows.iter();
+        let in_time = loop {
+            let part = self.decide(kind, &mut rows, now);
+            if part.is_empty() {
+                break true;
+            }
+            if !write(store, now, &part, &mut tally).await? {
+                break false;
+            }
+        };
+        self.learn(tally, full, in_time).await;
+        Ok(Round {
+            tally,
+            more: full || !in_time,
+        })
+    }
+
+    /// Decides about rows until what is to be written is enough for one statement.
+    fn decide<'a>(
+        &mut self,
+        kind: Kind,
+        rows: &mut impl Iterator<Item = &'a CronTask>,
+        now: DateTime<Utc>,
+    ) -> Vec<Decision> {
+        let mut decisions = Vec::new();
+        let mut bytes = 0;
+        while bytes < STATEMENT_BYTES
+            && let Some(row) = rows.next()
+        {
+            let decision = match kind {
+                Kind::Uninitialised => occurrence::initialise(row, now),
+                Kind::Due => occurrence::fire(row, now, self.settings.misfire_grace),
+            };
+            if let Verdict::Broken(why) = &decision.verdict {
+                tracing::warn!(cron_task = %row.name, error = %why, "cron row can't be scheduled; flagged in last_error");
+                self.count_at = Instant::now();
+            }
+            bytes += decision
+                .fires
+                .iter()
+                .map(|fire| fire.task.as_ref().map_or(0, |task| task.envelope.len()))
+                .sum::<usize>();
+            decisions.push(decision);
+        }
+        decisions
+    }
+
+    /// Where and how much to read next.
+    async fn learn(&mut self, tally: Tally, full: bool, in_time: bool) {
+        self.limit = if in_time {
+            self.limit.saturating_mul(2).min(self.settings.batch.max(1))
+        } else {
+            (self.limit / 2).max(1)
+        };
+        if tally.flagged > 0 {
+            self.count_at = Instant::now();
+        }
+        if tally.mostly_lost() {
+            self.shards.shuffle(&mut rand::rng());
+            if tally.written == 0 {
+                let pause = rand::rng().random_range(YIELD);
+                tokio::time::sleep(Duration::from_millis(pause)).await;
+            }
+        } else if full {
+            self.shards.filled();
+        }
     }
 }
 
-fn decide(kind: Kind, row: &CronTask, now: DateTime<Utc>, grace: Duration) -> Decision {
-    let decision = match kind {
-        Kind::Uninitialised => occurrence::initialise(row, now),
-        Kind::Due => occurrence::fire(row, now, grace),
-    };
-    if let Verdict::Broken(why) = &decision.verdict {
-        tracing::warn!(cron_task = %row.name, error = %why, "cron row can't be scheduled; flagged in last_error");
+#[derive(Default)]
+struct Round {
+    tally: Tally,
+    /// There may be more to do at once.
+    more: bool,
+}
+
+/// Writes `decisions`; returns whether they still counted. If the tables refuse something of them, the halves are
+/// written on their own, and so on until the row to blame stands alone and is flagged: it stops nobody else.
+async fn write(
+    store: &Store,
+    read_at: DateTime<Utc>,
+    decisions: &[Decision],
+    tally: &mut Tally,
+) -> Result<bool, StoreError> {
+    let mut parts = vec![decisions];
+    while let Some(part) = parts.pop() {
+        match store.cron_tasks().write(read_at, part).await? {
+            Written::Done(committed) => {
+                tally.written += committed.rows;
+                tally.lost += committed.lost;
+                measure(&committed, read_at);
+            }
+            Written::Stale => return Ok(false),
+            Written::Refused(why) => match part {
+                [alone] => {
+                    // What the tables refuse now they refuse the next time.
+                    tracing::warn!(id = alone.id, error = %why, "the tables refuse what a cron row sends; flagged in last_error");
+                    match store.cron_tasks().mark_error(alone.id, alone.version, &why).await {
+                        Ok(()) => tally.flagged += 1,
+                        // Not even that: it stays due, and the others go on.
+                        Err(StoreError::Bad(_) | StoreError::Conflict(_)) => tally.lost += 1,
+                        Err(error) => return Err(error),
+                    }
+                }
+                several => {
+                    let (first, second) = several.split_at(several.len() / 2);
+                    parts.extend([second, first]);
+                }
+            },
+        }
     }
-    decision
+    Ok(true)
+}
+
+fn measure(committed: &Committed, now: DateTime<Utc>) {
+    for span in &committed.fires {
+        metrics::cron_fired(
+            span.outcome.as_str(),
+            span.occurrences,
+            (now - span.last).to_std().unwrap_or_default(),
+        );
+    }
 }

@@ -6,12 +6,18 @@
 //! | module | what |
 //! |---|---|
 //! | [`occurrence`] | a cron row and the time → what to write back and which tasks to send |
-//! | [`claim`] | the loop that locks due cron rows and commits what [`occurrence`] decides |
+//! | [`admin`] | schedules as people keep them: checked as the claim would, then stored |
+//! | [`payload`] | a cron row's payload with the values of an occurrence filled in |
+//! | [`claim`] | the loop that reads due cron rows and writes back what [`occurrence`] decides |
+//! | `shards` | in which order an instance works through the cron rows |
 //! | [`relay`] | the loop that hands due tasks over to the broker |
 
+pub mod admin;
 pub mod claim;
 pub mod occurrence;
+pub mod payload;
 pub mod relay;
+mod shards;
 
 use std::time::Duration;
 

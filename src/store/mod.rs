@@ -7,12 +7,14 @@
 //! |---|---|
 //! | [`connect`] | the pool and what every session is set to |
 //! | [`migrate`] | the embedded migrations |
-//! | [`cron_tasks`] | cron rows: due ones locked, decided and written back in one transaction |
+//! | [`cron_tasks`] | cron rows: read, decided by the caller, and written back in one statement |
+//! | [`cron_admin`] | cron rows as people keep them, and their history |
 //! | [`tasks`] | the outbox: insert, hand over, take back |
 //! | [`wake`] | `NOTIFY` as a wake-up that can be waited for |
 //! | [`error`] | what a caller does about a failure |
 
 pub mod connect;
+pub mod cron_admin;
 pub mod cron_tasks;
 pub mod error;
 pub mod migrate;

@@ -158,8 +158,7 @@ impl<'a> Tasks<'a> {
     /// When the next task is due. Includes tasks that another relay holds at this moment.
     pub async fn next_due(&self) -> Result<Option<NextDue>, StoreError> {
         let next: Option<(DateTime<Utc>, DateTime<Utc>)> = sqlx::query_as(
-            "SELECT coalesce(next_try_at, due_at), clock_timestamp() FROM tidegate.tasks \
-             WHERE state = 'PENDING' ORDER BY coalesce(next_try_at, due_at) LIMIT 1",
+            "SELECT ready_at, clock_timestamp() FROM tidegate.tasks WHERE ready_at IS NOT NULL ORDER BY ready_at LIMIT 1",
         )
         .fetch_optional(self.pool)
         .await?;
@@ -172,8 +171,7 @@ impl<'a> Tasks<'a> {
         let tasks = sqlx::query_as(
             "SELECT task_id, task_type, exchange, routing_key, envelope, priority, producer, trace_id, origin, \
              due_at, publish_attempts FROM tidegate.tasks \
-             WHERE state = 'PENDING' AND coalesce(next_try_at, due_at) <= now() \
-             ORDER BY coalesce(next_try_at, due_at) LIMIT $1 FOR UPDATE SKIP LOCKED",
+             WHERE ready_at <= now() ORDER BY ready_at LIMIT $1 FOR UPDATE SKIP LOCKED",
         )
         .bind(limit)
         .fetch_all(&mut *tx)

@@ -123,9 +123,9 @@ pub fn unroutable(action: &'static str) {
     counter!("tidegate_unroutable_total", "action" => action).increment(1);
 }
 
-/// A cron occurrence was recorded with `outcome`, `lag` after its instant.
-pub fn cron_fired(outcome: &'static str, lag: Duration) {
-    counter!("tidegate_cron_fires_total", "outcome" => outcome).increment(1);
+/// Cron occurrences were recorded with `outcome`, the last of them `lag` after its instant.
+pub fn cron_fired(outcome: &'static str, occurrences: u64, lag: Duration) {
+    counter!("tidegate_cron_fires_total", "outcome" => outcome).increment(occurrences);
     histogram!("tidegate_scheduler_lag_seconds").record(lag);
 }
 

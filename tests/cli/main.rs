@@ -2,7 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test whose set-up fails has failed")]
 
+mod cron;
+mod cron_refusals;
+mod crontab;
 mod export;
+mod ledger;
 mod offline;
 mod run;
 mod secrets;

@@ -37,6 +37,11 @@ const FILES: &[(&str, &str, &str)] = &[
         "publish",
         "the claim never publishes",
     ),
+    (
+        "src/scheduler/payload.rs",
+        "store",
+        "filling in a payload is pure",
+    ),
 ];
 
 /// Library → modules that may use it.
@@ -46,6 +51,7 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("reqwest", &["broker"]),
     ("sqlx", &["store"]),
     ("clap", &["cli"]),
+    ("minijinja", &["scheduler"]),
     ("comfy_table", &["cli"]),
     ("axum", &["api"]),
     ("metrics_exporter_prometheus", &["telemetry"]),

@@ -1,59 +1,18 @@
 //! Every occurrence is enqueued once, across any number of instances, kills and races.
 
-use std::{collections::HashMap, time::Duration};
+use std::time::Duration;
 
-use chrono::{DateTime, Utc};
-use tidegate::store::cron_tasks::{Decision, Fire, Verdict};
-use tidegate_core::cron::{FireOutcome, Schedule};
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use tidegate::{
+    scheduler::claim::{ClaimSettings, Claimer},
+    telemetry::health::Health,
+};
 
 use crate::{
+    calendar::assert_nothing_missing_or_double,
     scheduler::{ClaimLoop, pass},
     support::{Database, eventually},
 };
-
-/// Asserts that the fires of each row are exactly the occurrences of its schedule between its first and its next,
-/// and that each has its task.
-async fn assert_nothing_missing_or_double(db: &Database, at_least: usize) {
-    let rows: Vec<(i64, String, DateTime<Utc>)> =
-        sqlx::query_as("SELECT id, cron_expression, next_fire_at::timestamptz FROM tidegate.cron_tasks")
-            .fetch_all(&db.sql)
-            .await
-            .unwrap();
-    let fires: Vec<(i64, DateTime<Utc>, String)> = sqlx::query_as(
-        "SELECT f.cron_task_id, f.fire_at::timestamptz, f.task_id FROM tidegate.cron_fires f ORDER BY f.fire_at",
-    )
-    .fetch_all(&db.sql)
-    .await
-    .unwrap();
-    let mut by_row: HashMap<i64, Vec<DateTime<Utc>>> = HashMap::new();
-    for (id, at, _) in &fires {
-        by_row.entry(*id).or_default().push(*at);
-    }
-    for (id, expression, next) in rows {
-        let fired = by_row.remove(&id).unwrap_or_default();
-        assert!(
-            fired.len() >= at_least,
-            "row {id} {expression:?} fired {} times",
-            fired.len()
-        );
-        let schedule = Schedule::parse(&expression, "UTC").unwrap();
-        let mut expected = vec![fired[0]];
-        expected.extend(
-            std::iter::successors(schedule.next_after(fired[0]), |at| schedule.next_after(*at))
-                .take_while(|at| *at < next),
-        );
-        assert_eq!(fired, expected, "row {id} {expression:?}");
-    }
-    let tasks: i64 = db.one("SELECT count(*) FROM tidegate.tasks").await;
-    let joined: i64 = db
-        .one("SELECT count(*) FROM tidegate.cron_fires f JOIN tidegate.tasks t ON t.task_id = f.task_id AND t.due_at = f.fire_at")
-        .await;
-    assert_eq!(
-        (tasks, joined),
-        (fires.len() as i64, fires.len() as i64),
-        "one task per occurrence"
-    );
-}
 
 async fn insert_rows(db: &Database) {
     db.execute(
@@ -64,53 +23,68 @@ async fn insert_rows(db: &Database) {
     .await;
 }
 
+/// Small batches, so that instances meet on the same rows.
+fn small_batches() -> ClaimSettings {
+    ClaimSettings {
+        batch: 7,
+        ..ClaimSettings::default()
+    }
+}
+
+/// B57. Nothing tells the instances apart, and there is no lock row, lease or leader that could be lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn five_schedulers_miss_and_double_nothing() {
     let db = Database::create().await;
     insert_rows(&db).await;
     let stores: Vec<_> = (0..5).map(|_| db.another_store()).collect();
-    // Small batches, so that they meet on the same rows.
-    let settings = tidegate::scheduler::claim::ClaimSettings {
-        batch: 7,
-        ..Default::default()
-    };
     let loops: Vec<_> = stores
         .iter()
-        .map(|store| ClaimLoop::start_with(store, settings.clone()))
+        .map(|store| ClaimLoop::start_with(store, small_batches()))
         .collect();
-    eventually(Duration::from_secs(40), "ten seconds of fires", || async {
-        let fires: i64 = db.one("SELECT count(*) FROM tidegate.cron_fires").await;
-        (fires >= 1_000).then_some(())
+    let mut idle_in_transaction = 0_i64;
+    eventually(Duration::from_secs(40), "ten seconds of fires", async || {
+        idle_in_transaction += db
+            .one::<i64>(
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
+                 AND application_name = 'tidegate' AND state LIKE 'idle in transaction%'",
+            )
+            .await;
+        db.one::<i64>("SELECT count(*) FROM tidegate.cron_fires").await >= 1_000
     })
     .await;
     for running in loops {
         running.stop().await;
     }
     assert_nothing_missing_or_double(&db, 3).await;
+    assert_eq!(
+        idle_in_transaction, 0,
+        "no instance holds anything between two statements"
+    );
     let late: f64 = db
         .one("SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM recorded_at - fire_at))::float8 FROM tidegate.cron_fires")
         .await;
     assert!(late < 1.0, "median lag of {late} s");
 }
 
+/// B57, B59: each of five instances is ended at any moment, between a read and its write too, and some connections
+/// are cut.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn schedulers_killed_anywhere_miss_and_double_nothing() {
     let db = Database::create().await;
     insert_rows(&db).await;
-    let stores = [db.another_store(), db.another_store()];
-    let settings = tidegate::scheduler::claim::ClaimSettings {
-        batch: 7,
-        ..Default::default()
-    };
+    let stores: Vec<_> = (0..5).map(|_| db.another_store()).collect();
+    let seed = rand::random::<u32>();
+    println!("seed {seed}");
+    let mut random = StdRng::seed_from_u64(seed.into());
     let mut loops: Vec<_> = stores
         .iter()
-        .map(|store| ClaimLoop::start_with(store, settings.clone()))
+        .map(|store| ClaimLoop::start_with(store, small_batches()))
         .collect();
-    for round in 0..150_u64 {
-        // Any instant will do; this spreads them over a second.
-        tokio::time::sleep(Duration::from_millis(round * 37 % 61)).await;
-        let victim = (round % 2) as usize;
-        loops[victim] = ClaimLoop::start_with(&stores[victim], settings.clone());
+    for round in 1..=200 {
+        // Any instant will do: a pass lasts some milliseconds.
+        tokio::time::sleep(Duration::from_micros(random.random_range(0..60_000))).await;
+        let victim = random.random_range(0..loops.len());
+        loops[victim] = ClaimLoop::start_with(&stores[victim], small_batches());
         if round % 10 == 0 {
             // The way a killed process looks to Postgres.
             db.execute(
@@ -118,20 +92,16 @@ async fn schedulers_killed_anywhere_miss_and_double_nothing() {
                  WHERE datname = current_database() AND application_name = 'tidegate' AND random() < 0.5",
             )
             .await;
-            for (running, store) in loops.iter_mut().zip(&stores) {
-                *running = ClaimLoop::start_with(store, settings.clone());
-            }
         }
     }
     // On a busy machine no scheduler may have lived long enough for a single pass, so they get time for two occurrences.
-    eventually(Duration::from_secs(20), "the rest", || async {
+    eventually(Duration::from_secs(20), "the rest", async || {
         db.one::<bool>(
             "SELECT coalesce(bool_and(coalesce(c.next_fire_at > now(), false) AND \
                (SELECT count(*) >= 2 FROM tidegate.cron_fires f WHERE f.cron_task_id = c.id)), false) \
              FROM tidegate.cron_tasks c",
         )
         .await
-        .then_some(())
     })
     .await;
     for running in loops {
@@ -140,51 +110,111 @@ async fn schedulers_killed_anywhere_miss_and_double_nothing() {
     assert_nothing_missing_or_double(&db, 2).await;
 }
 
-#[tokio::test]
-async fn whoever_holds_an_old_version_does_nothing() {
+/// Two instances with a backlog take different rows of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_schedulers_share_a_backlog() {
     let db = Database::create().await;
-    db.execute("INSERT INTO tidegate.cron_tasks (name, task_type, cron_expression, next_fire_at) VALUES ('x', 'a.b', '@daily', '2026-01-01T00:00:00Z')").await;
-    let locked = db.store.cron_tasks().lock_due(10).await.unwrap();
-    assert!(
-        db.another_store()
-            .cron_tasks()
-            .lock_due(10)
+    db.execute(
+        "INSERT INTO tidegate.cron_tasks (name, task_type, cron_expression, next_fire_at) \
+         SELECT 'job-' || n, 'a.b', '@yearly', date_trunc('second', now()) FROM generate_series(1, 8000) n",
+    )
+    .await;
+    let one = async || {
+        let settings = ClaimSettings {
+            batch: 50,
+            ..ClaimSettings::default()
+        };
+        Claimer::new(settings)
+            .pass(&db.another_store(), &Health::default())
             .await
             .unwrap()
-            .rows()
-            .is_empty(),
-        "locked rows are passed over"
-    );
-    let row = &locked.rows()[0];
-    let fire = Fire {
-        at: row.next_fire_at.unwrap(),
-        outcome: FireOutcome::SkippedMisfire,
-        task: None,
     };
-    let stale = Decision {
-        id: row.id,
-        version: row.version - 1,
-        verdict: Verdict::Next(Utc::now()),
-        fires: vec![fire.clone()],
-    };
-    let committed = locked.commit(vec![stale]).await.unwrap();
-    assert_eq!((committed.rows, committed.lost), (0, 1));
-    assert_eq!(db.one::<i64>("SELECT count(*) FROM tidegate.cron_fires").await, 0);
-
-    let locked = db.store.cron_tasks().lock_due(10).await.unwrap();
-    let row = &locked.rows()[0];
-    assert_eq!(row.next_fire_at.unwrap(), fire.at, "untouched");
-    let fresh = Decision {
-        id: row.id,
-        version: row.version,
-        verdict: Verdict::Next(Utc::now()),
-        fires: vec![fire],
-    };
-    assert_eq!(locked.commit(vec![fresh]).await.unwrap().rows, 1);
-    assert_eq!(db.one::<i64>("SELECT count(*) FROM tidegate.cron_fires").await, 1);
+    let (a, b) = tokio::join!(one(), one());
+    println!("{a:?} {b:?}");
+    assert_eq!(a.written + b.written, 8000);
+    assert!(a.written > 2000 && b.written > 2000, "both work: {a:?} {b:?}");
+    assert!(a.lost + b.lost < 1200, "few races are lost: {a:?} {b:?}");
+    assert_eq!(db.one::<i64>("SELECT count(*) FROM tidegate.tasks").await, 8000);
 }
 
-/// A claim is one transaction: if the task can't be inserted, the row has not moved on, and is flagged instead.
+/// Teams update many rows in a transaction, in any order, while the rows fire.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_deadlocks_or_waits_for_a_client() {
+    let db = Database::create().await;
+    insert_rows(&db).await;
+    let stores = [db.another_store(), db.another_store()];
+    let loops = stores
+        .each_ref()
+        .map(|store| ClaimLoop::start_with(store, small_batches()));
+    // One holds a row all the time.
+    let mut held = db.sql.begin().await.unwrap();
+    sqlx::query("UPDATE tidegate.cron_tasks SET owner = 'me' WHERE name = 'every-1'")
+        .execute(&mut *held)
+        .await
+        .unwrap();
+    let before: i64 = db.one("SELECT count(*) FROM tidegate.cron_fires").await;
+    for round in 0..60 {
+        let mut tx = db.sql.begin().await.unwrap();
+        for step in 0..10 {
+            let name = format!("every-{}", 2 + (round * 37 + step * 53) % 119);
+            sqlx::query("UPDATE tidegate.cron_tasks SET owner = 'team' WHERE name = $1")
+                .bind(name)
+                .execute(&mut *tx)
+                .await
+                .unwrap();
+        }
+        tx.commit().await.unwrap();
+    }
+    eventually(Duration::from_secs(20), "the others to fire", async || {
+        db.one::<i64>("SELECT count(DISTINCT cron_task_id) FROM tidegate.cron_fires")
+            .await
+            >= 119
+    })
+    .await;
+    assert!(db.one::<i64>("SELECT count(*) FROM tidegate.cron_fires").await > before);
+    held.rollback().await.unwrap();
+    eventually(Duration::from_secs(20), "the one that was held", async || {
+        db.one::<bool>("SELECT EXISTS (SELECT FROM tidegate.cron_fires JOIN tidegate.cron_tasks ON id = cron_task_id WHERE name = 'every-1')")
+            .await
+    })
+    .await;
+    for running in loops {
+        running.stop().await;
+    }
+    assert_nothing_missing_or_double(&db, 1).await;
+    let deadlocks: i64 = db
+        .one("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
+        .await;
+    assert_eq!(deadlocks, 0);
+}
+
+/// B65: every connection is cut each second for a while.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_cut_every_second_are_survived() {
+    let db = Database::create().await;
+    insert_rows(&db).await;
+    let store = db.another_store();
+    let health = Health::default();
+    let running = ClaimLoop::start_on(&store, ClaimSettings::default(), health.clone());
+    for _ in 0..8 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        db.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+             WHERE datname = current_database() AND application_name = 'tidegate'",
+        )
+        .await;
+    }
+    eventually(Duration::from_secs(10), "it to be on time again", async || {
+        db.one::<bool>("SELECT bool_and(next_fire_at > now()) FROM tidegate.cron_tasks")
+            .await
+            && health.is_ready()
+    })
+    .await;
+    running.stop().await;
+    assert_nothing_missing_or_double(&db, 3).await;
+}
+
+/// A claim is one statement: if the task can't be inserted, the row has not moved on, and is flagged instead.
 #[tokio::test]
 async fn a_row_whose_task_is_refused_by_the_tables_stops_nobody() {
     let db = Database::create().await;
@@ -207,4 +237,26 @@ async fn a_row_whose_task_is_refused_by_the_tables_stops_nobody() {
         .await;
     assert!(error.contains("refuse"), "{error}");
     assert_eq!(db.store.cron_tasks().in_error().await.unwrap(), 1);
+}
+
+/// Missing rights are nobody's definition: no row is flagged for them, and all go on once they are there.
+#[tokio::test]
+async fn what_is_wrong_with_the_database_is_blamed_on_no_row() {
+    let db = Database::create().await;
+    db.execute(
+        "INSERT INTO tidegate.cron_tasks (name, task_type, cron_expression, next_fire_at) \
+         SELECT 'job-' || n, 'a.b', '@yearly', date_trunc('second', now()) FROM generate_series(1, 20) n",
+    )
+    .await;
+    db.execute("ALTER TABLE tidegate.tasks RENAME COLUMN producer TO maker")
+        .await;
+    let settings = ClaimSettings::default();
+    let error = tidegate::scheduler::claim::pass(&db.store, &settings, &Health::default())
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("tidegate migrate"), "{error}");
+    assert_eq!(db.store.cron_tasks().in_error().await.unwrap(), 0);
+    db.execute("ALTER TABLE tidegate.tasks RENAME COLUMN maker TO producer")
+        .await;
+    assert_eq!(pass(&db.store).await, 20);
 }

@@ -202,59 +202,6 @@ async fn values_that_no_client_could_read_are_refused() {
     }
 }
 
-/// Edited, disabled or enabled by any client: the next time is computed from now, nothing fires at once.
-#[tokio::test]
-async fn an_edit_computes_the_next_time_from_now() {
-    let db = Database::create().await;
-    db.execute(
-        "INSERT INTO tidegate.cron_tasks (name, task_type, cron_expression) VALUES ('x', 'a.b', '0 9 * * *')",
-    )
-    .await;
-    pass(&db.store).await;
-    let nine = next(&db).await.unwrap();
-    assert_eq!(nine.format("%H:%M").to_string(), "09:00");
-
-    db.execute("UPDATE tidegate.cron_tasks SET cron_expression = '0 17 * * *'")
-        .await;
-    assert_eq!(next(&db).await, None, "the old time is gone at once");
-    pass(&db.store).await;
-    assert_eq!(next(&db).await.unwrap().format("%H:%M").to_string(), "17:00");
-
-    db.execute("UPDATE tidegate.cron_tasks SET cron_expression = '0 9 * * *'")
-        .await;
-    pass(&db.store).await;
-    assert_eq!(next(&db).await, Some(nine));
-
-    db.execute("UPDATE tidegate.cron_tasks SET time_zone = 'Asia/Tokyo'")
-        .await;
-    pass(&db.store).await;
-    assert_eq!(next(&db).await.unwrap().format("%H:%M").to_string(), "00:00");
-
-    // Due, but changed before anyone claimed it: the old tick is gone.
-    db.execute("UPDATE tidegate.cron_tasks SET next_fire_at = now() - interval '1 hour'")
-        .await;
-    db.execute("UPDATE tidegate.cron_tasks SET cron_expression = '30 9 * * *'")
-        .await;
-    pass(&db.store).await;
-
-    // Disabled past its due time, then enabled.
-    db.execute("UPDATE tidegate.cron_tasks SET next_fire_at = now() - interval '1 hour'")
-        .await;
-    db.execute("UPDATE tidegate.cron_tasks SET enabled = false").await;
-    assert_eq!(pass(&db.store).await, 0);
-    db.execute("UPDATE tidegate.cron_tasks SET enabled = true").await;
-    pass(&db.store).await;
-    assert!(next(&db).await.unwrap() > Utc::now());
-
-    // What it sends may change without losing its time.
-    let before = next(&db).await;
-    db.execute("UPDATE tidegate.cron_tasks SET payload = '{\"n\": 1}'")
-        .await;
-    assert_eq!(next(&db).await, before);
-    assert_eq!(db.one::<i64>("SELECT count(*) FROM tidegate.cron_fires").await, 0);
-    assert_eq!(db.one::<i64>("SELECT count(*) FROM tidegate.tasks").await, 0);
-}
-
 #[tokio::test]
 async fn an_edit_wakes_a_sleeping_scheduler() {
     let db = Database::create().await;

@@ -4,12 +4,19 @@
 // Helpers of tests fail as tests do.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
+mod accounts;
 mod broker;
+mod calendar;
 mod claim;
+mod clocks;
+mod cron_admin;
 mod cron_rows;
+mod edits;
+mod frozen;
 mod migrations;
 mod misfire;
 mod outbox;
+mod plans_cron;
 mod relay;
 mod scheduler;
 mod support;

@@ -207,8 +207,8 @@ async fn the_relay_reads_only_what_waits() {
         .await
         .unwrap();
     let plan: Vec<String> = sqlx::query_scalar(
-        "EXPLAIN SELECT task_id FROM tidegate.tasks WHERE state = 'PENDING' AND coalesce(next_try_at, due_at) <= now() \
-         ORDER BY coalesce(next_try_at, due_at) LIMIT 500 FOR UPDATE SKIP LOCKED",
+        "EXPLAIN SELECT task_id FROM tidegate.tasks WHERE ready_at <= now() \
+         ORDER BY ready_at LIMIT 500 FOR UPDATE SKIP LOCKED",
     )
     .fetch_all(&mut *tx)
     .await

@@ -22,13 +22,12 @@ impl ClaimLoop {
     }
 
     pub(crate) fn start_with(store: &Store, settings: claim::ClaimSettings) -> Self {
+        Self::start_on(store, settings, Health::default())
+    }
+
+    pub(crate) fn start_on(store: &Store, settings: claim::ClaimSettings, health: Health) -> Self {
         let cancel = CancellationToken::new();
-        let task = tokio::spawn(claim::run(
-            store.clone(),
-            settings,
-            Health::default(),
-            cancel.clone(),
-        ));
+        let task = tokio::spawn(claim::run(store.clone(), settings, health, cancel.clone()));
         Self { task, cancel }
     }
 

@@ -1,8 +1,8 @@
-//! An expression as sets of values, and the search for the next matching local time.
+//! An expression as sets of values: the next local time that matches, and how many do.
 //!
 //! Local times are seconds since 1970 as a wall clock shows them; zones are the business of [`super::walk`].
 
-use chrono::{DateTime, Datelike, NaiveDate, NaiveTime, Timelike};
+use chrono::{DateTime, Datelike, Months, NaiveDate, NaiveDateTime, NaiveTime, Timelike};
 
 use super::MAX_EXPRESSION_BYTES;
 use super::error::{CronError, FieldName, cut};
@@ -13,6 +13,9 @@ const GREGORIAN_CYCLE_YEARS: i32 = 400;
 
 /// Last year searched: the last that RFC 3339 can write.
 const LAST_YEAR: i32 = 9999;
+
+/// The end of that year as a local time.
+const END: i64 = 253_402_300_800;
 
 /// A parsed expression; at least one date matches it.
 #[derive(Clone, Debug)]
@@ -85,6 +88,59 @@ impl Calendar {
         Some(date.and_time(time).and_utc().timestamp())
     }
 
+    /// How many matching local times lie in [`from`, `until`). Costs a few steps per month.
+    pub(super) fn count_local(&self, from: i64, until: i64) -> u64 {
+        let end = |local| DateTime::from_timestamp(local, 0).map(|at| at.naive_utc());
+        let (Some(from), Some(until)) = (end(from), end(until.min(END))) else {
+            return 0;
+        };
+        if from >= until {
+            return 0;
+        }
+        let before = |at: NaiveDateTime| {
+            let matches =
+                self.month.contains(at.month()) && self.days(first_of_month(at.date())) & 1 << at.day() != 0;
+            if matches { self.times_before(at.time()) } else { 0 }
+        };
+        let a_day = self.hour.count() * self.minute.count() * self.second.count();
+        self.dates_between(from.date(), until.date()) * a_day + before(until) - before(from)
+    }
+
+    /// How many dates match in [`from`, `until`).
+    fn dates_between(&self, from: NaiveDate, until: NaiveDate) -> u64 {
+        let mut dates = 0;
+        let mut first = first_of_month(from);
+        while first < until {
+            let mut days = 0;
+            if self.month.contains(first.month()) {
+                days = self.days(first);
+            }
+            if first <= from {
+                days &= u64::MAX << from.day();
+            }
+            let next = first.checked_add_months(Months::new(1)).unwrap_or(NaiveDate::MAX);
+            if next > until {
+                days &= !(u64::MAX << until.day());
+            }
+            dates += u64::from(days.count_ones());
+            first = next;
+        }
+        dates
+    }
+
+    /// How many times of a day before `time` match.
+    fn times_before(&self, time: NaiveTime) -> u64 {
+        let (minutes, seconds) = (self.minute.count(), self.second.count());
+        let mut times = self.hour.count_below(time.hour()) * minutes * seconds;
+        if self.hour.contains(time.hour()) {
+            times += self.minute.count_below(time.minute()) * seconds;
+            if self.minute.contains(time.minute()) {
+                times += self.second.count_below(time.second());
+            }
+        }
+        times
+    }
+
     fn next_date(&self, from: NaiveDate) -> Option<NaiveDate> {
         let last = LAST_YEAR.min(from.year().saturating_add(GREGORIAN_CYCLE_YEARS));
         let (mut year, mut month, mut from_day) = (from.year(), from.month(), from.day());
@@ -106,17 +162,22 @@ impl Calendar {
 
     /// The first matching day from `from` on in the month that begins with `first`.
     fn next_day(&self, first: NaiveDate, from: u32) -> Option<u32> {
-        let days = u32::from(first.num_days_in_month());
-        let weekday_before = first.weekday().num_days_from_sunday() + 6;
-        (from..=days).find(|&day| {
-            let of_month = self.day.contains(day) || self.day.last_day && day == days;
-            let of_week = self.weekday.contains((weekday_before + day) % 7);
-            if self.day.star || self.weekday.star {
-                of_month && of_week
-            } else {
-                of_month || of_week
-            }
-        })
+        let rest = self.days(first) & (u64::MAX << from);
+        (rest != 0).then(|| rest.trailing_zeros())
+    }
+
+    /// The days that match in the month that begins with `first`: bit `n` is set if the `n`th does.
+    fn days(&self, first: NaiveDate) -> u64 {
+        let length = u32::from(first.num_days_in_month());
+        let of_month = self.day.days_of_month(length);
+        let of_week = self
+            .weekday
+            .days_of_week(length, first.weekday().num_days_from_sunday());
+        if self.day.star || self.weekday.star {
+            of_month & of_week
+        } else {
+            of_month | of_week
+        }
     }
 
     fn first_time(&self) -> Option<NaiveTime> {
@@ -142,6 +203,11 @@ impl Calendar {
         }
         NaiveTime::from_hms_opt(self.hour.next(hour + 1)?, first_minute, first_second)
     }
+}
+
+fn first_of_month(date: NaiveDate) -> NaiveDate {
+    // The first is a day of every month.
+    date.with_day(1).unwrap_or(date)
 }
 
 fn expand(text: &str) -> Result<&'static str, CronError> {

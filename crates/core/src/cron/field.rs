@@ -11,7 +11,13 @@ pub(super) struct Field {
     pub(super) star: bool,
     /// Whether the last day of the month matches too.
     pub(super) last_day: bool,
+    /// Weekdays that match in one week of the month only: bit `8 * weekday + n` is set if the `n`th (1 to 5) does,
+    /// bit `8 * weekday` if the last does.
+    nth: u64,
 }
+
+/// Highest `n` of a weekday's `#n`.
+const MOST_IN_A_MONTH: u32 = 5;
 
 const MONTHS: [&str; 12] = [
     "JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC",
@@ -43,7 +49,7 @@ impl FieldName {
         let names = match self {
             Self::DayOfMonth => " or L",
             Self::Month => " or JAN-DEC",
-            Self::DayOfWeek => " or SUN-SAT",
+            Self::DayOfWeek => " or SUN-SAT, FRI#2 (the second Friday of the month), FRIL (the last)",
             _ => "",
         };
         format!("allowed are {min}-{max}{names}, *, lists, ranges and steps such as {min}-{max}/2")
@@ -75,6 +81,7 @@ impl Field {
             bits: 1 << value,
             star: false,
             last_day: false,
+            nth: 0,
         }
     }
 
@@ -84,19 +91,61 @@ impl Field {
             bits: 0,
             star: text.starts_with('*'),
             last_day: false,
+            nth: 0,
         };
         for item in text.split(',') {
-            if name == FieldName::DayOfMonth && item.eq_ignore_ascii_case("L") {
-                field.last_day = true;
-            } else {
-                field.bits |= item_bits(name, item).map_err(|reason| CronError::Field {
-                    field: name,
-                    text: cut(text),
-                    reason,
-                })?;
-            }
+            field.add(name, item).map_err(|reason| CronError::Field {
+                field: name,
+                text: cut(text),
+                reason,
+            })?;
         }
         Ok(field)
+    }
+
+    fn add(&mut self, name: FieldName, item: &str) -> Result<(), String> {
+        if name == FieldName::DayOfMonth && item.eq_ignore_ascii_case("L") {
+            self.last_day = true;
+        } else if name == FieldName::DayOfWeek && item.contains(['#', 'L', 'l']) {
+            self.nth |= nth_bit(item)?;
+        } else {
+            self.bits |= item_bits(name, item)?;
+        }
+        Ok(())
+    }
+
+    /// How many values match, in a field without `L` and `#`.
+    pub(super) const fn count(&self) -> u64 {
+        self.bits.count_ones() as u64
+    }
+
+    /// How many values below `value` match.
+    pub(super) const fn count_below(&self, value: u32) -> u64 {
+        (self.bits & !(u64::MAX << value)).count_ones() as u64
+    }
+
+    /// As day of month, the days that match in a month of `length` days: bit `n` for the `n`th.
+    pub(super) fn days_of_month(&self, length: u32) -> u64 {
+        let last = if self.last_day { 1 << length } else { 0 };
+        (self.bits | last) & all_days(length)
+    }
+
+    /// As day of week, the days that match in a month of `length` days that begins on the weekday `first`.
+    pub(super) fn days_of_week(&self, length: u32, first: u32) -> u64 {
+        let mut days = 0;
+        for weekday in 0..7 {
+            let earliest = 1 + (7 + weekday - first) % 7;
+            let nth = self.nth >> (8 * weekday);
+            for n in 1..=MOST_IN_A_MONTH {
+                if self.contains(weekday) || nth & 1 << n != 0 {
+                    days |= 1 << (earliest + 7 * (n - 1));
+                }
+            }
+            if nth & 1 != 0 {
+                days |= 1 << (earliest + (length - earliest) / 7 * 7);
+            }
+        }
+        days & all_days(length)
     }
 
     pub(super) const fn contains(&self, value: u32) -> bool {
@@ -118,6 +167,46 @@ impl Field {
     }
 }
 
+/// Bits 1 to `length`.
+const fn all_days(length: u32) -> u64 {
+    (2 << length) - 2
+}
+
+/// `FRI#2` or `FRIL`: a weekday in one week of the month.
+fn nth_bit(item: &str) -> Result<u64, String> {
+    let weekday = |text: &str| {
+        FieldName::DayOfWeek.value(text).map(|value| value % 7).ok_or_else(|| {
+            format!(
+                "{:?} is no weekday; before # or L stands one weekday: FRI#2 is the second Friday of the month, FRIL the last",
+                cut(text)
+            )
+        })
+    };
+    if let Some((day, n)) = item.split_once('#') {
+        let bit = weekday(day)? * 8;
+        if n.eq_ignore_ascii_case("L") {
+            return Err(format!("write {}L for the last of the month", cut(day)));
+        }
+        return match n.as_bytes() {
+            [n @ b'1'..=b'5'] => Ok(1 << (bit + u32::from(n - b'0'))),
+            _ => Err(format!(
+                "{:?} is no week of a month; after # stands 1 to 5, and {}L is the last",
+                cut(n),
+                cut(day)
+            )),
+        };
+    }
+    match item.strip_suffix(['L', 'l']) {
+        Some("") => Err("write FRIL for the last Friday of the month, and SAT for each Saturday".to_owned()),
+        Some(day) => Ok(1 << (weekday(day)? * 8)),
+        None => Err(format!(
+            "{:?} is no value here; {}",
+            cut(item),
+            FieldName::DayOfWeek.allowed()
+        )),
+    }
+}
+
 /// One item of a list: `*`, `a`, `a-b`, `*/n` or `a-b/n`.
 fn item_bits(name: FieldName, item: &str) -> Result<u64, String> {
     let (base, step) = match item.split_once('/') {
@@ -130,6 +219,7 @@ fn item_bits(name: FieldName, item: &str) -> Result<u64, String> {
         name.value(text).ok_or_else(|| match text {
             "" => format!("a value is missing; {}", name.allowed()),
             "?" => "'?' is not offered; write '*'".to_owned(),
+            _ if text.contains('#') => format!("'#' belongs into the {} field: FRI#2", FieldName::DayOfWeek),
             _ => format!("{:?} is no value here; {}", cut(text), name.allowed()),
         })
     };

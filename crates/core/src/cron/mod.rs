@@ -11,17 +11,20 @@
 //! | hour | 0-23 | |
 //! | day of month | 1-31 | `L`, the last day |
 //! | month | 1-12 | `JAN`-`DEC`, any case |
-//! | day of week | 0-7, 0 and 7 are Sunday | `SUN`-`SAT`, any case |
+//! | day of week | 0-7, 0 and 7 are Sunday | `SUN`-`SAT`, any case; `FRI#2`, `FRIL` |
 //!
 //! A field is a list of `*`, `a`, `a-b`, `*/n` and `a-b/n`. A range that ends before it starts wraps: `FRI-SUN` is
-//! Friday, Saturday and Sunday, `22-2` is 22, 23, 0, 1 and 2. What other programs read in different ways is
-//! refused with advice, never guessed: `5/15` (write `5-59/15`), a step that never comes round such as `*/60` or
-//! `*/90`, `?`, `W`, `#`, `@reboot`, and dates that never come such as 30 February.
+//! Friday, Saturday and Sunday, `22-2` is 22, 23, 0, 1 and 2. As a day of the week, `FRI#2` or `5#2` is the second
+//! Friday of the month (`#1` to `#5`; a month without a fifth is passed over), `FRIL` or `5L` the last; before `#`
+//! and `L` stands one weekday. What other programs read in different ways is refused with advice, never guessed:
+//! `5/15` (write `5-59/15`), a step that never comes round such as `*/60` or `*/90`, `?`, `W`, `L-3`, a lone `L` as
+//! weekday, `@reboot`, and dates that never come such as 30 February.
 //!
 //! # Day of month and day of week
 //!
 //! As in vixie cron: if either field **starts with `*`** (`*/2` does), both must match; otherwise either is enough.
-//! So `0 0 13 * 5` is every 13th and every Friday, and `0 0 */2 * 1` is each Monday that is an odd day.
+//! So `0 0 13 * 5` is every 13th and every Friday, and `0 0 */2 * 1` is each Monday that is an odd day. `#` and `L`
+//! change nothing in that: `0 0 * * FRI#2` is each second Friday, `0 0 1 * FRI#2` is every 1st and each second Friday.
 //!
 //! # Daylight saving time
 //!
@@ -41,17 +44,21 @@
 //! Imports chrono and the zone database only. The caller hands in every instant; there is no clock here.
 
 mod calendar;
+mod count;
 mod error;
+mod explain;
 mod field;
 mod plan;
 mod walk;
+mod zone;
 
 use chrono::{DateTime, Utc};
 
 use calendar::Calendar;
 
 pub use error::{CronError, FieldName};
-pub use plan::{FireOutcome, FirePlan, MAX_CATCH_UP, MAX_OCCURRENCES_PER_PLAN, MisfirePolicy, plan};
+pub use explain::ClockRule;
+pub use plan::{FireOutcome, FirePlan, FirePolicy, MAX_CATCH_UP, MisfirePolicy, Overlap, Span, plan};
 
 /// Longest expression in bytes.
 pub const MAX_EXPRESSION_BYTES: usize = 256;
@@ -91,6 +98,23 @@ impl Schedule {
         std::iter::successors(self.next_after(after), |last| self.next_after(*last))
             .take_while(move |at| *at <= until)
             .take(limit)
+    }
+
+    /// How many occurrences lie strictly after `after` and not after `until`. Costs a few steps per month and per
+    /// change of the clock, not per occurrence.
+    pub fn count_between(&self, after: DateTime<Utc>, until: DateTime<Utc>) -> u64 {
+        count::between(&self.calendar, self.zone, after, until)
+    }
+
+    /// The `nth` last occurrence (1 is the last) strictly after `after` and not after `until`; `None` if there are
+    /// not as many. Costs some dozens of [`Schedule::count_between`].
+    pub fn nth_last(&self, after: DateTime<Utc>, until: DateTime<Utc>, nth: u64) -> Option<DateTime<Utc>> {
+        count::nth_last(&self.calendar, self.zone, after, until, nth)
+    }
+
+    /// What changes of the clock had to do with the occurrence at `at`, the next one after `after`; mostly nothing.
+    pub fn explain(&self, after: DateTime<Utc>, at: DateTime<Utc>) -> Vec<ClockRule> {
+        explain::rules(&self.calendar, self.zone, after, at)
     }
 
     /// The zone.
