@@ -1,20 +1,25 @@
 //! The loop that hands due tasks over to the broker.
 //!
-//! May import: `store`, `publish`, `telemetry`. Never reads a cron row. A pass is: lock a batch of due rows, publish
-//! all of it at once, wait for the confirms for a bounded time, write down what became of each, commit. Dying
+//! May import: `store`, `publish`, `telemetry`. Never reads a cron row. A pass is: lock a batch of due rows, announce
+//! it, publish all of it at once, wait for the confirms for a bounded time, write down what became of each, commit. Dying
 //! - before a publish: the locks go with the connection, the rows are due as before;
 //! - after a publish, before the commit: the rows are published again under the same task id. A task may be
 //!   duplicated here, never lost, and no lease has to run out first.
 //!
-//! A task that can't be delivered waits on its own, longer each time, and holds up no other. While the broker
-//! confirms nothing, passes pause: rows stay where they are, and no more is sent than one batch per pause.
+//! A task that can't be delivered waits on its own, longer each time, and holds up no other. One that can never be
+//! sent as it is (a row of plain SQL that is no task, a name that AMQP can't carry) is set aside: `FAILED`, with the
+//! reason. While the broker confirms nothing, passes pause: rows stay where they are, and no more is sent than one
+//! batch per pause.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use chrono::SecondsFormat;
+use chrono::{SecondsFormat, Utc};
 use futures::{StreamExt, stream::FuturesUnordered};
-use tidegate_core::headers::Origin;
+use tidegate_core::{
+    envelope::{Envelope, Limits},
+    headers::Origin,
+};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -23,7 +28,7 @@ use crate::{
     publish::{SendError, Task, TaskPublisher},
     store::{
         NextDue, Store, StoreError,
-        tasks::{DueTask, Failure},
+        tasks::{DueTask, Failure, SetAside, Settlement},
         wake::Channel,
     },
     telemetry::{health::Health, metrics},
@@ -42,6 +47,9 @@ const LAST_BATCH: Duration = Duration::from_secs(5);
 /// `idle_in_transaction_timeout` and the limit of a step must not end it.
 const MAX_CONFIRM_LIMIT: Duration = Duration::from_secs(30);
 
+/// How much longer than for the confirms the server waits to hear of a relay before it takes the rows from it.
+const FROZEN: Duration = Duration::from_secs(5);
+
 /// How tasks are handed over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelaySettings {
@@ -51,6 +59,8 @@ pub struct RelaySettings {
     pub safety_scan: Duration,
     /// Longest wait for a confirm; rows stay locked that long. More than 30 s counts as 30 s.
     pub confirm_limit: Duration,
+    /// What the envelope of a row that came by SQL is held to. How far ahead it is planned is not looked at.
+    pub limits: Limits,
 }
 
 impl Default for RelaySettings {
@@ -59,6 +69,7 @@ impl Default for RelaySettings {
             batch: 500,
             safety_scan: SAFETY_SCAN,
             confirm_limit: Duration::from_secs(10),
+            limits: Limits::standard(),
         }
     }
 }
@@ -70,8 +81,10 @@ pub struct Batch {
     pub taken: usize,
     /// Confirmed by the broker.
     pub published: usize,
-    /// No queue takes them, or the broker can't carry them.
+    /// Taken by no queue.
     pub undeliverable: usize,
+    /// Never to be sent as they are.
+    pub set_aside: usize,
     /// Nacked, or not confirmed in time.
     pub unconfirmed: usize,
 }
@@ -156,19 +169,25 @@ pub async fn pass(
     publisher: &TaskPublisher,
     settings: &RelaySettings,
 ) -> Result<Batch, StoreError> {
-    let handover = store.tasks().lock_due(i64::from(settings.batch)).await?;
+    let mut handover = store.tasks().lock_due(i64::from(settings.batch)).await?;
     let limit = settings.confirm_limit.min(MAX_CONFIRM_LIMIT);
     let mut batch = Batch {
         taken: handover.tasks().len(),
         ..Batch::default()
     };
     if batch.taken == 0 {
+        store.tasks().forget_announcements().await?;
         return Ok(batch);
     }
-    let mut sends: FuturesUnordered<_> = handover
-        .tasks()
-        .iter()
-        .map(|row| async move {
+    handover.announce(limit + FROZEN).await?;
+    let mut outcome = Settlement::default();
+    let mut sends = FuturesUnordered::new();
+    for row in handover.tasks() {
+        if let Some(why) = poison(row, &settings.limits) {
+            outcome.set_aside.push(set_aside(row, why));
+            continue;
+        }
+        sends.push(async move {
             let sent = timeout(
                 limit,
                 publisher.send_due(message(row), Duration::ZERO, row.due_at),
@@ -176,42 +195,88 @@ pub async fn pass(
             .await;
             (
                 row,
-                sent.unwrap_or_else(|_| Err(SendError::Unknown(format!("none within {:?}", limit)))),
+                sent.unwrap_or_else(|_| Err(SendError::Unknown(format!("none within {limit:?}")))),
             )
-        })
-        .collect();
-    let (mut published, mut failures) = (Vec::with_capacity(batch.taken), Vec::new());
+        });
+    }
     while let Some((row, sent)) = sends.next().await {
-        let Err(error) = sent else {
-            published.push(row.task_id.clone());
-            continue;
+        let error = match sent {
+            Ok(()) => {
+                outcome.published.push(row.task_id.clone());
+                continue;
+            }
+            Err(SendError::Refused(why)) => {
+                outcome.set_aside.push(set_aside(row, why.to_string()));
+                continue;
+            }
+            Err(SendError::Invalid(why)) => {
+                outcome.set_aside.push(set_aside(row, why));
+                continue;
+            }
+            Err(error) => error,
         };
-        let undeliverable = !matches!(error, SendError::Nacked | SendError::Unknown(_));
-        if undeliverable {
+        let unconfirmed = matches!(error, SendError::Nacked | SendError::Unknown(_));
+        if unconfirmed {
+            batch.unconfirmed += 1;
+        } else {
             batch.undeliverable += 1;
             tracing::warn!(task_id = %row.task_id, task_type = %row.task_type, %error, "task can't be delivered; it waits in the ledger");
-        } else {
-            batch.unconfirmed += 1;
         }
-        failures.push(Failure {
+        outcome.failures.push(Failure {
             task_id: row.task_id.clone(),
             error: error.to_string(),
-            after: backoff(undeliverable, row.publish_attempts),
+            after: backoff(!unconfirmed, row.publish_attempts),
+            maybe_sent: unconfirmed,
         });
     }
     drop(sends);
-    batch.published = published.len();
-    handover.settle(&published, &failures).await?;
+    batch.published = outcome.published.len();
+    batch.set_aside = outcome.set_aside.len();
+    handover.settle(&outcome).await?;
     for (outcome, rows) in [
         ("published", batch.published),
         ("undeliverable", batch.undeliverable),
         ("unconfirmed", batch.unconfirmed),
+        ("set_aside", batch.set_aside),
     ] {
         if rows > 0 {
             metrics::relayed(outcome, rows as u64);
         }
     }
     Ok(batch)
+}
+
+fn set_aside(row: &DueTask, error: String) -> SetAside {
+    tracing::warn!(task_id = %row.task_id, task_type = %row.task_type, error, "task can never be sent as it is; it is set aside");
+    SetAside {
+        task_id: row.task_id.clone(),
+        error,
+    }
+}
+
+/// Why a row can never be sent as it is. Envelopes that our own programs made have been checked by them; a row may be
+/// anybody's.
+fn poison(row: &DueTask, limits: &Limits) -> Option<String> {
+    if row.origin != Origin::Sql.as_str() {
+        return None;
+    }
+    let limits = Limits {
+        // Somebody may have promoted it.
+        max_schedule_ahead: Duration::MAX,
+        ..*limits
+    };
+    match Envelope::parse(row.envelope.as_bytes(), &limits, Utc::now()) {
+        Err(why) => Some(format!("the envelope breaks the wire format: {why}")),
+        Ok(envelope) if envelope.task_id.as_str() != row.task_id => Some(format!(
+            "the envelope's taskId is {}, not the row's task_id",
+            envelope.task_id
+        )),
+        Ok(envelope) if envelope.task_type.as_str() != row.task_type => Some(format!(
+            "the envelope's taskType is {}, not the row's task_type",
+            envelope.task_type
+        )),
+        Ok(_) => None,
+    }
 }
 
 /// Wait before a task is tried again: what can't be delivered needs a change by somebody (1 s to 5 min), what was
@@ -251,6 +316,44 @@ mod tests {
         let waits = |undeliverable| [0, 1, 2, 6, 1_000].map(|n| backoff(undeliverable, n).as_millis());
         assert_eq!(waits(true), [1_000, 2_000, 4_000, 64_000, 300_000]);
         assert_eq!(waits(false), [500, 1_000, 2_000, 30_000, 30_000]);
+    }
+
+    fn row(task_id: &str, envelope: &str, origin: &str) -> DueTask {
+        DueTask {
+            task_id: task_id.to_owned(),
+            task_type: "a.b".to_owned(),
+            exchange: None,
+            routing_key: None,
+            envelope: envelope.to_owned(),
+            priority: 100,
+            producer: None,
+            trace_id: None,
+            origin: origin.to_owned(),
+            due_at: Utc::now(),
+            publish_attempts: 0,
+        }
+    }
+
+    #[test]
+    fn a_row_of_sql_must_be_the_task_that_it_says() {
+        let why = |task_id, envelope: &str| poison(&row(task_id, envelope, "sql"), &Limits::standard());
+        let far = (Utc::now() + chrono::TimeDelta::days(80)).to_rfc3339();
+        let good =
+            format!(r#"{{"taskId":"t","taskType":"a.b","scheduleTime":"{far}","payload":{{"n":1.10}}}}"#);
+        assert_eq!(why("t", &good), None);
+        assert!(why("u", &good).unwrap().contains("taskId is t"));
+        assert!(
+            why("t", &good.replace("a.b", "a.c"))
+                .unwrap()
+                .contains("taskType is a.c")
+        );
+        assert!(why("t", "{}").unwrap().contains("missing_field"));
+        assert!(why("t", "no json").unwrap().contains("syntax"));
+        assert_eq!(
+            poison(&row("t", "{}", "http"), &Limits::standard()),
+            None,
+            "checked at its entrance"
+        );
     }
 
     #[test]

@@ -1,14 +1,14 @@
 //! The ledger: SQL adapter over Postgres, a file per table group.
 //!
 //! May import: `core`, sqlx. Never `broker` or `publish`: a transaction here can't wait for a socket there unless
-//! the caller holds it open on purpose (see [`tasks::Handover`]).
+//! the caller holds it open on purpose (see [`tasks::outbox`]).
 //!
 //! | module | what |
 //! |---|---|
 //! | [`connect`] | the pool and what every session is set to |
 //! | [`migrate`] | the embedded migrations |
 //! | [`cron_tasks`] | cron rows: due ones locked, decided and written back in one transaction |
-//! | [`tasks`] | the outbox: insert, hand over, take back |
+//! | [`tasks`] | tasks from insert to end: outbox, cancel and move, lists |
 //! | [`wake`] | `NOTIFY` as a wake-up that can be waited for |
 //! | [`error`] | what a caller does about a failure |
 

@@ -8,5 +8,6 @@ mod run;
 mod secrets;
 mod serve;
 mod services;
+mod task;
 mod topology;
 mod verify;

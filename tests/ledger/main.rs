@@ -5,11 +5,16 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
 mod broker;
+mod cancel;
 mod claim;
 mod cron_rows;
+mod enqueue;
 mod migrations;
 mod misfire;
 mod outbox;
+mod plans_tasks;
+mod poison_rows;
 mod relay;
 mod scheduler;
 mod support;
+mod tasks_list;
