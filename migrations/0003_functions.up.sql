@@ -62,7 +62,13 @@ BEGIN
     IF json_typeof(payload) <> 'object' THEN
         RETURN format('must be a JSON object, not %s', json_typeof(payload));
     END IF;
-    PERFORM payload::text::jsonb;
+    -- jsonb drops what stands twice. With as many keys as before, no escapes that could hide one, few brackets and only
+    -- short numbers, nothing can be wrong: a fifth of the work of the walk, which finds the place.
+    IF regexp_count(payload::text, '"\s*:') = regexp_count(payload::text::jsonb::text, '"\s*:')
+        AND payload::text !~ '[0-9.]{16}|[0-9][eE]|\\u'
+        AND length(translate(payload::text, '{[', '')) >= length(payload::text) - 5 THEN
+        RETURN NULL;
+    END IF;
     WITH RECURSIVE node AS (
         SELECT ''::text AS place, payload AS value, json_typeof(payload) AS kind, 1 AS level
         UNION ALL

@@ -62,7 +62,12 @@ async fn a_task_is_shown_by_its_id() {
     ledger.enqueue("t-1").await;
     let task = ledger.json(&["task", "get", "t-1"]);
     assert_eq!(
-        (&task["taskId"], &task["state"], &task["origin"], &task["attempts"]),
+        (
+            &task["taskId"],
+            &task["state"],
+            &task["origin"],
+            &task["attempts"]
+        ),
         (&json!("t-1"), &json!("PENDING"), &json!("sql"), &json!(0))
     );
     assert!(task["dueAt"].is_string() && task["publishedAt"].is_null());
@@ -211,7 +216,10 @@ async fn waiting_tasks_are_moved_and_promoted() {
         assert_eq!(ran.code, 2, "{ran:?}");
     }
     ledger.set("t", "PUBLISHED").await;
-    for refused in [&["task", "promote", "t"][..], &["task", "move", "t", "--in", "1h"]] {
+    for refused in [
+        &["task", "promote", "t"][..],
+        &["task", "move", "t", "--in", "1h"],
+    ] {
         let ran = ledger.run(refused);
         assert_eq!(ran.code, 5, "{ran:?}");
         assert!(ran.stdout.contains("already_published"), "{ran:?}");

@@ -44,7 +44,10 @@ fn task_id(output: &Output) -> String {
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
-    String::from_utf8(output.stdout.clone()).unwrap().trim().to_owned()
+    String::from_utf8(output.stdout.clone())
+        .unwrap()
+        .trim()
+        .to_owned()
 }
 
 /// `program` places an order, fails to place it again, and places another.

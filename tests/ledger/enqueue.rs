@@ -47,8 +47,7 @@ async fn envelope(db: &Database, id: &str) -> (String, Envelope) {
 #[tokio::test]
 async fn a_payload_stays_byte_for_byte_and_the_envelope_is_a_task() {
     let db = Database::create().await;
-    let payload =
-        r#"{ "b":1.10, "a" : [1e2, "é\u00e9 \"任务"], "z":{}, "b2":-0, "big":"9007199254740993" }"#;
+    let payload = r#"{ "b":1.10, "a" : [1e2, "é\u00e9 \"任务"], "z":{}, "b2":-0, "big":"9007199254740993" }"#;
     for (kind, cast) in [("text", ""), ("json", "::json")] {
         let id = enqueue(&db.sql, &format!("'order.close', '{payload}'{cast}"))
             .await
@@ -121,7 +120,11 @@ async fn what_is_wrong_is_refused_with_what_to_write() {
         ("NULL, '{}'".to_owned(), "task_type", "not a task type"),
         ("'order', '{}'".to_owned(), "task_type", "not a task type"),
         ("'Order.close', '{}'".to_owned(), "task_type", "not a task type"),
-        ("E'order.close\\n', '{}'".to_owned(), "task_type", "not a task type"),
+        (
+            "E'order.close\\n', '{}'".to_owned(),
+            "task_type",
+            "not a task type",
+        ),
         ("'a.b.c.d.e.f.g', '{}'".to_owned(), "task_type", "not a task type"),
         ("'a.b', NULL".to_owned(), "payload", "NULL"),
         ("'a.b', ''".to_owned(), "payload", "not JSON"),
@@ -129,36 +132,114 @@ async fn what_is_wrong_is_refused_with_what_to_write() {
         ("'a.b', '[]'".to_owned(), "payload", "not array"),
         ("'a.b', 'null'::jsonb".to_owned(), "payload", "not null"),
         (r#"'a.b', '"{}"'"#.to_owned(), "payload", "not string"),
-        (r#"'a.b', '{"a":{"b/":1,"b/":2}}'"#.to_owned(), "payload", "at /a/b~1: the key stands twice"),
-        (r#"'a.b', '{"a":1,"\u0061":2}'"#.to_owned(), "payload", "at /a: the key stands twice"),
-        (r#"'a.b', '{"a":[9007199254740993]}'"#.to_owned(), "payload", "at /a/0: the number"),
-        (r#"'a.b', '{"a":1e400}'"#.to_owned(), "payload", "at /a: the number"),
-        (r#"'a.b', '{"a":1e99999}'"#.to_owned(), "payload", "at /a: the number"),
-        (r#"'a.b', '{"a":0.123456789012345678}'"#.to_owned(), "payload", "at /a: the number"),
+        (
+            r#"'a.b', '{"a":{"b/":1,"b/":2}}'"#.to_owned(),
+            "payload",
+            "at /a/b~1: the key stands twice",
+        ),
+        (
+            r#"'a.b', '{"a":1,"\u0061":2}'"#.to_owned(),
+            "payload",
+            "at /a: the key stands twice",
+        ),
+        (
+            r#"'a.b', '{"a":[9007199254740993]}'"#.to_owned(),
+            "payload",
+            "at /a/0: the number",
+        ),
+        (
+            r#"'a.b', '{"a":1e400}'"#.to_owned(),
+            "payload",
+            "at /a: the number",
+        ),
+        (
+            r#"'a.b', '{"a":1e99999}'"#.to_owned(),
+            "payload",
+            "at /a: the number",
+        ),
+        (
+            r#"'a.b', '{"a":0.123456789012345678}'"#.to_owned(),
+            "payload",
+            "at /a: the number",
+        ),
         (r#"'a.b', '{"a":"\u0000"}'"#.to_owned(), "payload", "u0000"),
         (r#"'a.b', '{"a":"\ud800"}'"#.to_owned(), "payload", "urrogate"),
-        (format!("'a.b', '{deep}'"), "payload", "at /1/2/3/4/5: is nested deeper"),
+        (
+            format!("'a.b', '{deep}'"),
+            "payload",
+            "at /1/2/3/4/5: is nested deeper",
+        ),
         (format!("'a.b', '{nested}'"), "payload", "payload"),
         (format!("'a.b', '{{\"a\":\"{long}\"}}'"), "payload", "65536"),
-        (format!("'a.b', '{{\"a\":\"{}\"}}'", "x".repeat(65_480)), "payload", "makes a task of"),
-        ("'a.b', '{}', now() + interval '2161 hours'".to_owned(), "due_at", "90 days"),
+        (
+            format!("'a.b', '{{\"a\":\"{}\"}}'", "x".repeat(65_480)),
+            "payload",
+            "makes a task of",
+        ),
+        (
+            "'a.b', '{}', now() + interval '2161 hours'".to_owned(),
+            "due_at",
+            "90 days",
+        ),
         ("'a.b', '{}', 'infinity'".to_owned(), "due_at", "90 days"),
-        ("'a.b', '{}', '1969-12-31T23:59:59Z'".to_owned(), "due_at", "before 1970"),
-        ("'a.b', '{}', idempotency_key => ''".to_owned(), "idempotency_key", "empty"),
-        ("'a.b', '{}', idempotency_key => repeat('é', 129)".to_owned(), "idempotency_key", "256 bytes"),
-        ("'a.b', '{}', routing_key => repeat('x', 256)".to_owned(), "routing_key", "255 bytes"),
+        (
+            "'a.b', '{}', '1969-12-31T23:59:59Z'".to_owned(),
+            "due_at",
+            "before 1970",
+        ),
+        (
+            "'a.b', '{}', idempotency_key => ''".to_owned(),
+            "idempotency_key",
+            "empty",
+        ),
+        (
+            "'a.b', '{}', idempotency_key => repeat('é', 129)".to_owned(),
+            "idempotency_key",
+            "256 bytes",
+        ),
+        (
+            "'a.b', '{}', routing_key => repeat('x', 256)".to_owned(),
+            "routing_key",
+            "255 bytes",
+        ),
         ("'a.b', '{}', exchange => ''".to_owned(), "exchange", "empty"),
-        ("'a.b', '{}', payload_version => 0".to_owned(), "payload_version", "range"),
-        ("'a.b', '{}', max_retries => 101".to_owned(), "max_retries", "range"),
-        ("'a.b', '{}', timeout_ms => 86400001".to_owned(), "timeout_ms", "range"),
+        (
+            "'a.b', '{}', payload_version => 0".to_owned(),
+            "payload_version",
+            "range",
+        ),
+        (
+            "'a.b', '{}', max_retries => 101".to_owned(),
+            "max_retries",
+            "range",
+        ),
+        (
+            "'a.b', '{}', timeout_ms => 86400001".to_owned(),
+            "timeout_ms",
+            "range",
+        ),
         ("'a.b', '{}', priority => 256".to_owned(), "priority", "range"),
-        ("'a.b', '{}', producer => repeat('x', 256)".to_owned(), "producer", "255 bytes"),
-        ("'a.b', '{}', task_id => 'a b'".to_owned(), "task_id", "not a task id"),
+        (
+            "'a.b', '{}', producer => repeat('x', 256)".to_owned(),
+            "producer",
+            "255 bytes",
+        ),
+        (
+            "'a.b', '{}', task_id => 'a b'".to_owned(),
+            "task_id",
+            "not a task id",
+        ),
     ] {
-        let error = enqueue(&db.sql, &arguments).await.expect_err(&arguments[..arguments.len().min(80)]);
+        let error = enqueue(&db.sql, &arguments)
+            .await
+            .expect_err(&arguments[..arguments.len().min(80)]);
         let (code, what, column, hint) = told(error);
         let shown = &arguments[..arguments.len().min(80)];
-        assert_eq!((code.as_str(), column.as_str()), ("22023", argument), "{shown}: {what}");
+        assert_eq!(
+            (code.as_str(), column.as_str()),
+            ("22023", argument),
+            "{shown}: {what}"
+        );
         assert!(what.contains(message), "{shown}: {what}");
         assert!(!hint.is_empty(), "{shown}");
     }
@@ -223,6 +304,7 @@ async fn a_transaction_that_fails_after_the_call_leaves_nothing() {
     .await;
     relay.stop().await;
     assert!(broker.take().await.is_empty());
+    orders.sort_unstable();
     assert_eq!(orders, [1, 2]);
     assert_eq!(db.one::<i64>("SELECT count(*) FROM tidegate.tasks").await, 2);
 }

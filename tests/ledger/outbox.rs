@@ -124,10 +124,7 @@ async fn an_unroutable_task_comes_back_to_the_ledger() {
     while db.one::<i64>("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()").await == 0 {
         tokio::task::yield_now().await;
     }
-    handover
-        .settle(&published(&["a", "b"]))
-        .await
-        .unwrap();
+    handover.settle(&published(&["a", "b"])).await.unwrap();
     assert!(taking_back.await.unwrap().unwrap());
     let a = tasks.get("a").await.unwrap().unwrap();
     assert_eq!(

@@ -53,7 +53,7 @@ async fn the_relay_reads_by_index_and_sorts_nothing() {
     let lock_due = "SELECT task_id, task_type, exchange, routing_key, envelope, priority, producer, trace_id, origin, due_at, publish_attempts \
                     FROM tidegate.tasks WHERE ready_at <= now() ORDER BY ready_at LIMIT 500 FOR UPDATE SKIP LOCKED";
     let next_due = "SELECT ready_at, clock_timestamp() FROM tidegate.tasks WHERE ready_at IS NOT NULL ORDER BY ready_at LIMIT 1";
-    let ids = "(SELECT array_agg('t' || n) FROM generate_series(1, 500) n)";
+    let ids = "ARRAY(SELECT 't' || n FROM generate_series(1, 500) n)";
     let settle = format!(
         "UPDATE tidegate.tasks SET state = 'PUBLISHED', published_at = clock_timestamp(), next_try_at = NULL, last_error = NULL, \
          maybe_sent = false WHERE task_id = ANY ({ids}) AND state = 'PENDING'"

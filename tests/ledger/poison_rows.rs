@@ -39,19 +39,13 @@ async fn a_row_that_is_no_task_is_set_aside_with_the_reason() {
         assert!(row.finished_at.is_some() && row.published_at.is_none(), "{id}");
     }
     assert_eq!(broker.take().await.len(), 1);
-    assert_eq!(
-        db.one::<i64>("SELECT count(*) FROM tidegate.handovers").await,
-        0
-    );
+    assert_eq!(db.one::<i64>("SELECT count(*) FROM tidegate.handovers").await, 0);
 
     // Put right and promoted, one goes its way.
     let relay = RelayLoop::start(&db.store, &broker.tasks);
     db.execute("UPDATE tidegate.tasks SET envelope = '{\"taskId\":\"empty\",\"taskType\":\"order.close.timeout\",\"payload\":{}}' WHERE task_id = 'empty'").await;
     db.store.tasks().promote("empty").await.unwrap();
-    eventually(SOON, "the promoted task", async || {
-        broker.take().await.len() == 1
-    })
-    .await;
+    eventually(SOON, "the promoted task", async || broker.take().await.len() == 1).await;
     eventually(SOON, "its state", async || {
         let row = db.store.tasks().get("empty").await.unwrap().unwrap();
         row.state == "PUBLISHED" && row.last_error.is_none()

@@ -66,9 +66,7 @@ async fn pages_of_any_size_hold_every_task_once_in_order() {
         let ids: BTreeSet<&str> = tasks.iter().map(|task| task.task_id.as_str()).collect();
         assert_eq!((tasks.len(), ids.len()), (210, 210), "limit {limit}");
         assert!(
-            tasks
-                .windows(2)
-                .all(|pair| place(&pair[0]) <= place(&pair[1])),
+            tasks.windows(2).all(|pair| place(&pair[0]) <= place(&pair[1])),
             "limit {limit}"
         );
     }

@@ -98,7 +98,10 @@ words! {
 impl CancelOutcome {
     /// Whether the call had an effect.
     pub const fn took_effect(self) -> bool {
-        matches!(self, Self::Canceled | Self::CanceledInFlight | Self::CancelRequested)
+        matches!(
+            self,
+            Self::Canceled | Self::CanceledInFlight | Self::CancelRequested
+        )
     }
 }
 

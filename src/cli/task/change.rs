@@ -195,13 +195,7 @@ fn show<A: Answer>(answers: &[(&str, A)], due: Option<String>, output: Output) -
     }
     let rows = answers
         .iter()
-        .map(|(id, answer)| {
-            vec![
-                (*id).to_owned(),
-                answer.to_string(),
-                answer.meaning().to_owned(),
-            ]
-        })
+        .map(|(id, answer)| vec![(*id).to_owned(), answer.to_string(), answer.meaning().to_owned()])
         .collect();
     output.data(&table(&["TASK ID", "ANSWER", "MEANING"], rows))
 }

@@ -22,7 +22,7 @@ use crate::{
 
 /// Which tasks, and how many.
 #[derive(Debug, clap::Args)]
-pub(super) struct List {
+pub(in crate::cli) struct List {
     /// Only in this state: pending, published, running, retrying, success, failed or canceled; may be given many times
     #[arg(long, value_name = "STATE", value_parser = state)]
     state: Vec<TaskState>,

@@ -155,12 +155,7 @@ fn placed(part: Part, row: &PgRow) -> Result<(Cursor, TaskRecord), StoreError> {
 }
 
 /// The statement of one part, in the order of its index.
-fn statement<'q>(
-    part: Part,
-    filter: &'q Filter,
-    after: Option<&'q Cursor>,
-    limit: usize,
-) -> QueryBuilder<'q, Postgres> {
+fn statement(part: Part, filter: &Filter, after: Option<&Cursor>, limit: usize) -> QueryBuilder<Postgres> {
     let mut sql = QueryBuilder::new(match part {
         Part::Waiting => concat!(
             "SELECT ready_at AS place, ",
