@@ -3,11 +3,11 @@
 
 use std::{
     path::Path,
-    process::{Command, Output, Stdio},
+    process::{Command, Stdio},
 };
 
 use secrecy::SecretString;
-use sqlx::PgPool;
+use sqlx::{Connection, PgConnection, PgPool};
 use tidegate::{
     scheduler::relay::{self, RelaySettings},
     store::{Store, StoreSettings},
@@ -18,40 +18,38 @@ use tokio_util::sync::CancellationToken;
 
 use crate::platform::{PATIENCE, Platform};
 
+/// The example is compiled here too: its function is called, its `main` is not.
+#[path = "../../examples/producers/transaction/place_order.rs"]
+#[allow(dead_code)]
+mod place_order;
+
 const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/producers/transaction");
 
-/// Runs a program of the examples to its end.
-async fn run(mut command: Command, database: &Database, order: &str) -> Output {
+/// Runs a program of the examples to its end: the task's id, or what it said when it failed.
+async fn run(mut command: Command, database: &str, order: &str) -> Result<String, String> {
     command
         .arg(order)
-        .env("DATABASE_URL", database.url())
+        .env("DATABASE_URL", database)
         .stdin(Stdio::null());
     let running = tokio::task::spawn_blocking(move || {
         command
             .output()
             .unwrap_or_else(|why| panic!("{command:?} does not start: {why}"))
     });
-    tokio::time::timeout(4 * PATIENCE, running)
+    let output = tokio::time::timeout(4 * PATIENCE, running)
         .await
         .expect("it ends")
-        .unwrap()
+        .unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap().trim().to_owned();
+    if output.status.success() {
+        Ok(text(output.stdout))
+    } else {
+        Err(text(output.stderr))
+    }
 }
 
-/// The program's task id; fails with what it said if it failed.
-fn task_id(output: &Output) -> String {
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    String::from_utf8(output.stdout.clone())
-        .unwrap()
-        .trim()
-        .to_owned()
-}
-
-/// `program` places an order, fails to place it again, and places another.
-async fn places_orders(program: impl Fn() -> Command) {
+/// `place` with a database's URL and an order places an order, fails to place it again, and places another.
+async fn places_orders(place: impl AsyncFn(&str, &str) -> Result<String, String>) {
     let (platform, database) = (Platform::new().await, Database::create().await);
     let url = SecretString::from(database.url().to_owned());
     let store = Store::connect(&url, &StoreSettings::default()).unwrap();
@@ -72,13 +70,11 @@ async fn places_orders(program: impl Fn() -> Command) {
     ));
     let seen = platform.listening();
 
-    let first = task_id(&run(program(), &database, "o-1").await);
+    let first = place(database.url(), "o-1").await.unwrap();
     assert_eq!(seen.wait(1).await[0].task_id, first);
-    let again = run(program(), &database, "o-1").await;
-    assert!(!again.status.success(), "the order is there already");
-    let told = String::from_utf8_lossy(&again.stderr).to_lowercase();
-    assert!(told.contains("orders_pkey"), "{told}");
-    let second = task_id(&run(program(), &database, "o-2").await);
+    let told = place(database.url(), "o-1").await.unwrap_err();
+    assert!(told.contains("orders_pkey"), "the order is there already: {told}");
+    let second = place(database.url(), "o-2").await.unwrap();
     // A task of the failed transaction would have been due before this one.
     seen.wait(2).await;
     assert_eq!(seen.ids(), [first.clone(), second.clone()]);
@@ -132,35 +128,35 @@ fn python() -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn psycopg_enqueues_in_its_own_transaction() {
     let python = python();
-    places_orders(|| {
+    places_orders(async |database, order| {
         let mut command = Command::new(&python);
         command.arg(file("place_order.py"));
-        command
+        run(command, database, order).await
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn node_postgres_enqueues_in_its_own_transaction() {
-    places_orders(|| {
+    places_orders(async |database, order| {
         let mut command = Command::new("node");
         command
             .arg(file("place_order.js"))
-            // Where Debian's node-pg is.
+            // Where Debian's node-pg is; one from npm is found beside the program.
             .env("NODE_PATH", "/usr/share/nodejs");
-        command
+        run(command, database, order).await
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn jdbc_enqueues_in_its_own_transaction() {
-    places_orders(|| {
+    places_orders(async |database, order| {
         let mut command = Command::new("java");
         command
             .args(["-cp", "/usr/share/java/postgresql.jar"])
             .arg(file("PlaceOrder.java"));
-        command
+        run(command, database, order).await
     })
     .await;
 }
@@ -185,18 +181,16 @@ async fn pgx_enqueues_in_its_own_transaction() {
         "{}",
         String::from_utf8_lossy(&built.stderr)
     );
-    places_orders(|| Command::new(&binary)).await;
+    places_orders(async |database, order| run(Command::new(&binary), database, order).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sqlx_enqueues_in_its_own_transaction() {
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
-    places_orders(|| {
-        let mut command = Command::new(&cargo);
-        command
-            .args(["run", "--quiet", "--example", "place_order", "--"])
-            .current_dir(env!("CARGO_MANIFEST_DIR"));
-        command
+    places_orders(async |database, order| {
+        let mut connection = PgConnection::connect(database).await.unwrap();
+        let placed = place_order::place_order(&mut connection, order).await;
+        connection.close().await.unwrap();
+        placed.map_err(|error| error.to_string())
     })
     .await;
 }

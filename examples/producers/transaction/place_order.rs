@@ -8,7 +8,7 @@ use std::error::Error;
 
 use sqlx::{Connection, PgConnection};
 
-async fn place_order(connection: &mut PgConnection, order_id: &str) -> sqlx::Result<String> {
+pub(crate) async fn place_order(connection: &mut PgConnection, order_id: &str) -> sqlx::Result<String> {
     // Rolls back when dropped before its commit, as by `?`.
     let mut tx = connection.begin().await?;
     let payload = serde_json::json!({ "orderId": order_id, "amount": "89.90" });
