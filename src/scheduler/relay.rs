@@ -1,7 +1,8 @@
 //! The loop that hands due tasks over to the broker.
 //!
 //! May import: `store`, `publish`, `telemetry`. Never reads a cron row. A pass is: lock a batch of due rows, announce
-//! it, publish all of it at once, wait for the confirms for a bounded time, write down what became of each, commit. Dying
+//! it, publish all of it at once, wait for the confirms for a bounded time, write down what became of each, commit.
+//! While rows are plenty, up to three passes overlap, so that neither the database nor the broker waits for the other. Dying
 //! - before a publish: the locks go with the connection, the rows are due as before;
 //! - after a publish, before the commit: the rows are published again under the same task id. A task may be
 //!   duplicated here, never lost, and no lease has to run out first.
@@ -20,7 +21,10 @@ use tidegate_core::{
     envelope::{Envelope, Limits},
     headers::Origin,
 };
-use tokio::time::timeout;
+use tokio::{
+    task::{JoinError, JoinSet},
+    time::{Instant, error::Elapsed, sleep_until, timeout},
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{PASS_LIMIT, SAFETY_SCAN, SchedulerError, deadline};
@@ -28,7 +32,7 @@ use crate::{
     publish::{SendError, Task, TaskPublisher},
     store::{
         NextDue, Store, StoreError,
-        tasks::{DueTask, Failure, SetAside, Settlement},
+        tasks::{DueTask, Failure, Handover, SetAside, Settlement},
         wake::Channel,
     },
     telemetry::{health::Health, metrics},
@@ -36,6 +40,9 @@ use crate::{
 
 /// Name of this role in health and logs.
 pub const ROLE: &str = "relay";
+
+/// Most batches in work at once: while one waits for its confirms, the next is read and the one before written back.
+const AT_ONCE: usize = 3;
 
 /// First and longest pause while the broker confirms nothing.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
@@ -91,13 +98,13 @@ pub struct Batch {
 
 impl Batch {
     /// Whether the broker took nothing of it.
-    fn is_stuck(self) -> bool {
+    fn is_stuck(&self) -> bool {
         self.unconfirmed > 0 && self.published == 0
     }
 }
 
-/// Hands due tasks over until `cancel`, then finishes the batch at hand within 5 s. An error ends the loop; nothing is lost by
-/// starting it again.
+/// Hands due tasks over until `cancel`, then finishes the batches at hand within 5 s. An error ends the loop; nothing is
+/// lost by starting it again.
 pub async fn run(
     store: Store,
     publisher: TaskPublisher,
@@ -106,45 +113,130 @@ pub async fn run(
     cancel: CancellationToken,
 ) -> Result<(), SchedulerError> {
     let wakes = store.listen(Channel::Tasks);
-    let mut pause = PAUSE.0;
+    let mut delivering = Deliveries::new();
+    let mut rest = Rest::default();
     loop {
         // Before the look at the table: what is notified from here on is looked at again.
         wakes.clear();
-        let (batch, next) = tokio::select! {
-            step = timeout(PASS_LIMIT, step(&store, &publisher, &settings)) => step.map_err(|_| SchedulerError::Stalled)??,
-            () = overdue(&cancel) => return Ok(()),
-        };
-        if batch.is_stuck() {
-            let why = publisher.trouble().unwrap_or_else(|| "overdue".to_owned());
-            health.down(
-                ROLE,
-                &format!("the broker confirms nothing; tasks wait in the ledger: {why}"),
-            );
-            tracing::warn!(
-                tasks = batch.unconfirmed,
-                ?pause,
-                "the broker confirms nothing; tasks wait in the ledger"
-            );
-            tokio::select! {
-                () = cancel.cancelled() => return Ok(()),
-                () = tokio::time::sleep(pause) => {}
+        let mut next = None;
+        let mut idle = false;
+        if delivering.len() < AT_ONCE && rest.is_over() {
+            let (taken, due) = tokio::select! {
+                taken = timeout(PASS_LIMIT, take(&store, &settings)) => taken.map_err(|_| SchedulerError::Stalled)??,
+                () = overdue(&cancel) => return Ok(()),
+            };
+            let full = taken.is_full(&settings);
+            (next, idle) = (due, taken.is_empty());
+            if !idle {
+                let (publisher, settings) = (publisher.clone(), settings.clone());
+                delivering
+                    .spawn(async move { timeout(PASS_LIMIT, deliver(taken, &publisher, &settings)).await });
+            } else if delivering.is_empty() {
+                store.tasks().forget_announcements().await?;
             }
-            pause = (pause * 2).min(PAUSE.1);
-            continue;
+            if full && delivering.len() < AT_ONCE && !cancel.is_cancelled() {
+                continue;
+            }
         }
-        // An empty batch says nothing about the broker: what it would not take may wait for its next try.
+        // Rows of our own batches are still due, so there is no sense in looking for more of them at once.
+        let until = deadline(next, settings.safety_scan, idle || !delivering.is_empty());
         let trouble_changed = publisher.trouble_changed();
-        match publisher.trouble() {
+        let ended = tokio::select! {
+            biased;
+            Some(ended) = delivering.join_next() => Some(batch_of(ended)?),
+            () = cancel.cancelled() => return finish(delivering, &cancel).await,
+            () = rest.over(), if !rest.is_over() => None,
+            () = wakes.wait_until(until, next.map(|next| next.at)), if delivering.len() < AT_ONCE && rest.is_over() => None,
+            () = trouble_changed => None,
+        };
+        let trouble = publisher.trouble();
+        match ended {
+            Some(batch) if batch.is_stuck() => {
+                let why = trouble.unwrap_or_else(|| "overdue".to_owned());
+                health.down(
+                    ROLE,
+                    &format!("the broker confirms nothing; tasks wait in the ledger: {why}"),
+                );
+                let pause = rest.begin();
+                tracing::warn!(
+                    tasks = batch.unconfirmed,
+                    ?pause,
+                    why,
+                    "the broker confirms nothing; tasks wait in the ledger"
+                );
+                continue;
+            }
+            Some(_) => rest = Rest::default(),
+            // Nothing was sent: that says nothing about the broker, unless it has said something itself.
+            None => {}
+        }
+        match trouble {
             Some(trouble) => health.down(ROLE, &trouble),
-            None => health.up(ROLE),
+            None if rest.is_over() => health.up(ROLE),
+            None => {}
         }
-        pause = PAUSE.0;
-        let until = deadline(next, settings.safety_scan, batch.taken == 0);
-        tokio::select! {
-            () = cancel.cancelled() => return Ok(()),
-            () = wakes.wait_until(until, next.map(|next| next.at)) => {}
-            () = trouble_changed => {}
+    }
+}
+
+/// Batches in work.
+type Deliveries = JoinSet<Result<Result<Batch, StoreError>, Elapsed>>;
+
+fn batch_of(
+    ended: Result<Result<Result<Batch, StoreError>, Elapsed>, JoinError>,
+) -> Result<Batch, SchedulerError> {
+    match ended {
+        Ok(in_time) => Ok(in_time.map_err(|_| SchedulerError::Stalled)??),
+        // Nobody aborts them: it panicked, and the supervisor hears of it.
+        Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
+    }
+}
+
+/// The pause of a relay to which the broker confirms nothing.
+struct Rest {
+    until: Option<Instant>,
+    next: Duration,
+}
+
+impl Default for Rest {
+    fn default() -> Self {
+        Self {
+            until: None,
+            next: PAUSE.0,
         }
+    }
+}
+
+impl Rest {
+    /// Begins a pause, twice as long as the one before; returns its length.
+    fn begin(&mut self) -> Duration {
+        let pause = self.next;
+        self.until = Some(Instant::now() + pause);
+        self.next = (pause * 2).min(PAUSE.1);
+        pause
+    }
+
+    fn is_over(&self) -> bool {
+        self.until.is_none_or(|until| until <= Instant::now())
+    }
+
+    async fn over(&self) {
+        if let Some(until) = self.until {
+            sleep_until(until).await;
+        }
+    }
+}
+
+/// Waits for the batches at hand, for some time after `cancel`.
+async fn finish(mut delivering: Deliveries, cancel: &CancellationToken) -> Result<(), SchedulerError> {
+    let all = async {
+        while let Some(ended) = delivering.join_next().await {
+            batch_of(ended)?;
+        }
+        Ok(())
+    };
+    tokio::select! {
+        ended = all => ended,
+        () = overdue(cancel) => Ok(()),
     }
 }
 
@@ -154,13 +246,41 @@ async fn overdue(cancel: &CancellationToken) {
     tokio::time::sleep(LAST_BATCH).await;
 }
 
-async fn step(
-    store: &Store,
-    publisher: &TaskPublisher,
-    settings: &RelaySettings,
-) -> Result<(Batch, Option<NextDue>), StoreError> {
-    let batch = pass(store, publisher, settings).await?;
-    Ok((batch, store.tasks().next_due().await?))
+/// Locks and announces the next batch, and says when more is due.
+async fn take(store: &Store, settings: &RelaySettings) -> Result<(Taken, Option<NextDue>), StoreError> {
+    let taken = lock(store, settings).await?;
+    // A full batch: more is due now.
+    let next = if taken.is_full(settings) {
+        None
+    } else {
+        store.tasks().next_due().await?
+    };
+    Ok((taken, next))
+}
+
+/// A locked and announced batch.
+struct Taken(Handover);
+
+impl Taken {
+    fn is_empty(&self) -> bool {
+        self.0.tasks().is_empty()
+    }
+
+    fn is_full(&self, settings: &RelaySettings) -> bool {
+        self.0.tasks().len() >= settings.batch as usize
+    }
+}
+
+async fn lock(store: &Store, settings: &RelaySettings) -> Result<Taken, StoreError> {
+    let mut handover = store.tasks().lock_due(i64::from(settings.batch)).await?;
+    if !handover.tasks().is_empty() {
+        handover.announce(confirm_limit(settings) + FROZEN).await?;
+    }
+    Ok(Taken(handover))
+}
+
+fn confirm_limit(settings: &RelaySettings) -> Duration {
+    settings.confirm_limit.min(MAX_CONFIRM_LIMIT)
 }
 
 /// Hands over one batch of due tasks.
@@ -169,17 +289,24 @@ pub async fn pass(
     publisher: &TaskPublisher,
     settings: &RelaySettings,
 ) -> Result<Batch, StoreError> {
-    let mut handover = store.tasks().lock_due(i64::from(settings.batch)).await?;
-    let limit = settings.confirm_limit.min(MAX_CONFIRM_LIMIT);
+    let taken = lock(store, settings).await?;
+    deliver(taken, publisher, settings).await
+}
+
+/// Publishes a batch and writes down what became of it.
+async fn deliver(
+    Taken(handover): Taken,
+    publisher: &TaskPublisher,
+    settings: &RelaySettings,
+) -> Result<Batch, StoreError> {
+    let limit = confirm_limit(settings);
     let mut batch = Batch {
         taken: handover.tasks().len(),
         ..Batch::default()
     };
     if batch.taken == 0 {
-        store.tasks().forget_announcements().await?;
         return Ok(batch);
     }
-    handover.announce(limit + FROZEN).await?;
     let mut outcome = Settlement::default();
     let mut sends = FuturesUnordered::new();
     for row in handover.tasks() {
