@@ -13,6 +13,7 @@ mod publish;
 mod published;
 mod serve;
 mod services;
+mod task;
 mod topology;
 
 use std::{ffi::OsStr, path::PathBuf, process::ExitCode};
@@ -69,6 +70,9 @@ enum Command {
     Topology(topology::Topology),
     /// Publish one task, or many
     Publish(publish::Publish),
+    /// Tasks in the ledger
+    #[command(subcommand)]
+    Task(task::Task),
     /// Schedules
     #[command(subcommand)]
     Cron(cron::Cron),
@@ -159,6 +163,7 @@ impl Cli {
                 Command::Migrate(migrate) => migrate.run(config, output).await,
                 Command::Topology(topology) => topology.run(config, output).await,
                 Command::Publish(publish) => publish.run(&loaded, output).await,
+                Command::Task(task) => task.run(config, output).await,
                 Command::Cron(cron) => cron.run(config, output).await,
                 Command::Config(command) => command.run(&loaded, output),
             }

@@ -247,6 +247,7 @@ fn start(role: Role, config: &Config, shared: &Shared, roles: &mut JoinSet<()>) 
                 safety_scan: config.scheduler.scan_interval,
                 // Rows stay locked that long, so not as long as a caller at a terminal would wait.
                 confirm_limit: config.amqp.confirm_timeout.min(defaults.confirm_limit),
+                limits: config.limits.envelope(),
             };
             roles.spawn(async move {
                 let run = || {

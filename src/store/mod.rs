@@ -1,7 +1,7 @@
 //! The ledger: SQL adapter over Postgres, a file per table group.
 //!
 //! May import: `core`, sqlx. Never `broker` or `publish`: a transaction here can't wait for a socket there unless
-//! the caller holds it open on purpose (see [`tasks::Handover`]).
+//! the caller holds it open on purpose (see [`tasks::outbox`]).
 //!
 //! | module | what |
 //! |---|---|
@@ -9,7 +9,7 @@
 //! | [`migrate`] | the embedded migrations |
 //! | [`cron_tasks`] | cron rows: read, decided by the caller, and written back in one statement |
 //! | [`cron_admin`] | cron rows as people keep them, and their history |
-//! | [`tasks`] | the outbox: insert, hand over, take back |
+//! | [`tasks`] | tasks from insert to end: outbox, cancel and move, lists |
 //! | [`wake`] | `NOTIFY` as a wake-up that can be waited for |
 //! | [`error`] | what a caller does about a failure |
 

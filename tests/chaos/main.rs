@@ -20,6 +20,7 @@ mod claimed_then_killed;
 mod cluster;
 mod installation;
 mod journal;
+mod killed_relay;
 mod killer;
 mod late_services;
 mod load;

@@ -13,5 +13,6 @@ mod secrets;
 mod serve;
 mod services;
 mod slow_management;
+mod task;
 mod topology;
 mod verify;

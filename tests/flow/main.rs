@@ -13,3 +13,4 @@ mod recovery;
 mod router;
 mod samples;
 mod shutdown;
+mod sql_producers;

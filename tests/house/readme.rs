@@ -53,10 +53,12 @@ fn is_gap(line: &str) -> bool {
 
 #[test]
 fn excerpts_are_what_the_files_say() {
-    let readme = read("README.md");
+    let (readme, tasks) = (read("README.md"), read("docs/tasks.md"));
+    let of_tasks = excerpts(&tasks);
     let excerpts = excerpts(&readme);
     let mut complaints = Vec::new();
-    for Excerpt { path, lines } in &excerpts {
+    assert_eq!(of_tasks.len(), 5, "docs/tasks.md has one for each driver");
+    for Excerpt { path, lines } in excerpts.iter().chain(&of_tasks) {
         let file = read(path);
         let file: Vec<&str> = file.lines().map(bare).collect();
         let mut from = 0;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chrono::{TimeDelta, Utc};
 use tidegate::store::{
-    tasks::{Failure, NewTask},
+    tasks::{Failure, NewTask, Settlement},
     wake::Channel,
 };
 use tidegate_core::headers::Origin;
@@ -24,6 +24,13 @@ fn task(id: &str, due_in: TimeDelta) -> NewTask {
         trace_id: None,
         origin: Origin::Http,
         due_at: Utc::now() + due_in,
+    }
+}
+
+fn published(ids: &[&str]) -> Settlement {
+    Settlement {
+        published: ids.iter().map(|id| (*id).to_owned()).collect(),
+        ..Settlement::default()
     }
 }
 
@@ -68,18 +75,19 @@ async fn only_due_tasks_are_taken_and_each_by_one_relay() {
 
     // The first relay dies: its rows are free at once, without any lease to wait for.
     drop(first);
-    second.settle(&["c".to_owned()], &[]).await.unwrap();
+    second.settle(&published(&["c"])).await.unwrap();
     let again = tasks.lock_due(10).await.unwrap();
     assert_eq!(again.tasks().len(), 2);
     again
-        .settle(
-            &["a".to_owned()],
-            &[Failure {
+        .settle(&Settlement {
+            failures: vec![Failure {
                 task_id: "b".to_owned(),
                 error: "nack".to_owned(),
                 after: Duration::from_secs(60),
+                maybe_sent: true,
             }],
-        )
+            ..published(&["a"])
+        })
         .await
         .unwrap();
     assert_eq!(state(&db, "a").await, "PUBLISHED");
@@ -116,10 +124,7 @@ async fn an_unroutable_task_comes_back_to_the_ledger() {
     while db.one::<i64>("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()").await == 0 {
         tokio::task::yield_now().await;
     }
-    handover
-        .settle(&["a".to_owned(), "b".to_owned()], &[])
-        .await
-        .unwrap();
+    handover.settle(&published(&["a", "b"])).await.unwrap();
     assert!(taking_back.await.unwrap().unwrap());
     let a = tasks.get("a").await.unwrap().unwrap();
     assert_eq!(

@@ -103,7 +103,8 @@ async fn nothing_is_early_and_how_late_is_shown() {
     .await;
     db.execute(
         "INSERT INTO tidegate.tasks (task_id, task_type, envelope, due_at) \
-         SELECT 't' || n, 'order.close.timeout', '{}', now() + interval '1 s' + random() * interval '4 s' \
+         SELECT 't' || n, 'order.close.timeout', format('{\"taskId\":\"t%s\",\"taskType\":\"order.close.timeout\",\"payload\":{}}', n), \
+           now() + interval '1 s' + random() * interval '4 s' \
          FROM generate_series(1, 2000) n",
     )
     .await;
@@ -203,9 +204,8 @@ async fn a_cron_task_claimed_before_a_crash_is_published_after_it() {
 async fn tasks_that_cannot_be_delivered_hold_up_no_other() {
     let (db, broker) = (Database::create().await, Broker::create().await);
     db.execute(
-        "INSERT INTO tidegate.tasks (task_id, task_type, exchange, envelope, due_at) VALUES \
-         ('no-exchange', 'order.close.timeout', 'nowhere', '{}', now() - interval '1 hour'), \
-         ('no-binding', 'order.close.timeout', 'amq.topic', '{}', now() - interval '1 hour')",
+        "SELECT tidegate.enqueue('order.close.timeout', '{}', now() - interval '1 hour', exchange => x, task_id => id) \
+         FROM (VALUES ('no-exchange', 'nowhere'), ('no-binding', 'amq.topic')) AS t (id, x)",
     )
     .await;
     insert_due(&db, 20).await;

@@ -15,12 +15,14 @@
 //! | [`dispose`] | acknowledge, retry, dead-letter or give back? |
 //! | [`topic`] | does this binding pattern match this routing key? |
 //! | [`cron`] | when does this schedule fire next? |
+//! | [`lifecycle`] | which states has a task, and how is its cancellation answered? |
 
 pub mod cron;
 pub mod dispose;
 pub mod envelope;
 pub mod headers;
 pub mod ladder;
+pub mod lifecycle;
 pub mod names;
 pub mod policy;
 pub mod task;

@@ -1,0 +1,14 @@
+DROP FUNCTION tidegate.allow_producer(name);
+DROP FUNCTION tidegate.reschedule(text, timestamptz);
+DROP FUNCTION tidegate.promote(text);
+DROP FUNCTION tidegate.cancel(text);
+DROP FUNCTION tidegate.may_be_sent(tidegate.tasks);
+DROP FUNCTION tidegate.locked_task(text);
+DROP FUNCTION tidegate.enqueue(text, jsonb, timestamptz, text, text, text, bigint, bigint, bigint, bigint, text, text, text);
+DROP FUNCTION tidegate.enqueue(text, json, timestamptz, text, text, text, bigint, bigint, bigint, bigint, text, text, text);
+DROP FUNCTION tidegate.enqueue(text, text, timestamptz, text, text, text, bigint, bigint, bigint, bigint, text, text, text);
+DROP FUNCTION tidegate.payload_problem(json);
+DROP FUNCTION tidegate.fits_double(text);
+DROP FUNCTION tidegate.new_task_id();
+ALTER TABLE tidegate.tasks DROP COLUMN maybe_sent;
+DROP TABLE tidegate.handovers;
