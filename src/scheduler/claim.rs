@@ -5,7 +5,7 @@
 //!
 //! Any number of instances may run. The claim is optimistic: nothing is locked while a decision is made, and of
 //! several decisions about one version of a row the first to be written holds. Instances take different rows by
-//! working through the [shards](super::shards) in different orders; one that loses more than it wins shuffles its
+//! working through the shards in different orders; one that loses more than it wins shuffles its
 //! order, and looks a moment later than the others the next time, when they will be through.
 //!
 //! Dying or freezing at any point leaves rows either untouched and still due, or moved on with their occurrences

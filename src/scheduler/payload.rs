@@ -4,7 +4,7 @@
 //! value* is an expression; keys, numbers and everything else stay byte for byte what they were. An expression sees
 //! the values below and nothing else: no file, no environment, no clock.
 //!
-//! The engine counts the steps of an expression and the bytes it makes ([`FUEL`]), but not what a list repeated by `*`
+//! The engine counts the steps of an expression and the bytes it makes, but not what a list repeated by `*`
 //! stands for, and needs more time than its length for a long template. So there is no `*` and there are no
 //! statements, the text around expressions is not the engine's business, and expressions are short and not many.
 //!

@@ -8,8 +8,8 @@ use rand::{Rng, seq::SliceRandom};
 use crate::store::cron_tasks::SHARDS;
 
 /// After this many full batches the first shard becomes the last one, so that a shard that fills up as fast as it is
-/// worked off keeps no other waiting.
-const STAY: u32 = 16;
+/// worked off keeps no other waiting. One would be fairer still; but whoever moves may meet another.
+const STAY: u32 = 2;
 
 /// The shards, those to read first in front.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use tidegate::{
     scheduler::claim::{ClaimSettings, Claimer},
@@ -31,6 +32,34 @@ fn small_batches() -> ClaimSettings {
     }
 }
 
+/// For what takes a second or two on a machine that has nothing else to do.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+async fn now(db: &Database) -> DateTime<Utc> {
+    db.one("SELECT now()").await
+}
+
+async fn every_row_has(db: &Database, fires: i64) -> bool {
+    let least: i64 = db
+        .one(
+            "SELECT coalesce(min((SELECT count(*) FROM tidegate.cron_fires f WHERE f.cron_task_id = c.id)), 0) \
+             FROM tidegate.cron_tasks c",
+        )
+        .await;
+    least >= fires
+}
+
+/// Whether everything up to `instant` is accounted for.
+async fn caught_up(db: &Database, instant: DateTime<Utc>) -> bool {
+    sqlx::query_scalar(
+        "SELECT coalesce(bool_and(coalesce(next_fire_at > $1, false)), false) FROM tidegate.cron_tasks",
+    )
+    .bind(instant)
+    .fetch_one(&db.sql)
+    .await
+    .unwrap()
+}
+
 /// B57. Nothing tells the instances apart, and there is no lock row, lease or leader that could be lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn five_schedulers_miss_and_double_nothing() {
@@ -42,14 +71,14 @@ async fn five_schedulers_miss_and_double_nothing() {
         .map(|store| ClaimLoop::start_with(store, small_batches()))
         .collect();
     let mut idle_in_transaction = 0_i64;
-    eventually(Duration::from_secs(40), "ten seconds of fires", async || {
+    eventually(PATIENCE, "four fires of every row", async || {
         idle_in_transaction += db
             .one::<i64>(
                 "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
                  AND application_name = 'tidegate' AND state LIKE 'idle in transaction%'",
             )
             .await;
-        db.one::<i64>("SELECT count(*) FROM tidegate.cron_fires").await >= 1_000
+        every_row_has(&db, 4).await
     })
     .await;
     for running in loops {
@@ -63,7 +92,11 @@ async fn five_schedulers_miss_and_double_nothing() {
     let late: f64 = db
         .one("SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM recorded_at - fire_at))::float8 FROM tidegate.cron_fires")
         .await;
-    assert!(late < 1.0, "median lag of {late} s");
+    println!("median lag {late} s");
+    assert!(
+        late < 5.0,
+        "far from what the regular scan alone would give: {late} s"
+    );
 }
 
 /// B57, B59: each of five instances is ended at any moment, between a read and its write too, and some connections
@@ -94,15 +127,12 @@ async fn schedulers_killed_anywhere_miss_and_double_nothing() {
             .await;
         }
     }
-    // On a busy machine no scheduler may have lived long enough for a single pass, so they get time for two occurrences.
-    eventually(Duration::from_secs(20), "the rest", async || {
-        db.one::<bool>(
-            "SELECT coalesce(bool_and(coalesce(c.next_fire_at > now(), false) AND \
-               (SELECT count(*) >= 2 FROM tidegate.cron_fires f WHERE f.cron_task_id = c.id)), false) \
-             FROM tidegate.cron_tasks c",
-        )
-        .await
-    })
+    let ended = now(&db).await;
+    eventually(
+        PATIENCE,
+        "two fires of every row after the last end",
+        async || every_row_has(&db, 2).await && caught_up(&db, ended).await,
+    )
     .await;
     for running in loops {
         running.stop().await;
@@ -165,7 +195,7 @@ async fn nobody_deadlocks_or_waits_for_a_client() {
         }
         tx.commit().await.unwrap();
     }
-    eventually(Duration::from_secs(20), "the others to fire", async || {
+    eventually(PATIENCE, "the others to fire", async || {
         db.one::<i64>("SELECT count(DISTINCT cron_task_id) FROM tidegate.cron_fires")
             .await
             >= 119
@@ -173,7 +203,7 @@ async fn nobody_deadlocks_or_waits_for_a_client() {
     .await;
     assert!(db.one::<i64>("SELECT count(*) FROM tidegate.cron_fires").await > before);
     held.rollback().await.unwrap();
-    eventually(Duration::from_secs(20), "the one that was held", async || {
+    eventually(PATIENCE, "the one that was held", async || {
         db.one::<bool>("SELECT EXISTS (SELECT FROM tidegate.cron_fires JOIN tidegate.cron_tasks ON id = cron_task_id WHERE name = 'every-1')")
             .await
     })
@@ -204,10 +234,9 @@ async fn connections_cut_every_second_are_survived() {
         )
         .await;
     }
-    eventually(Duration::from_secs(10), "it to be on time again", async || {
-        db.one::<bool>("SELECT bool_and(next_fire_at > now()) FROM tidegate.cron_tasks")
-            .await
-            && health.is_ready()
+    let ended = now(&db).await;
+    eventually(PATIENCE, "it to be on time again", async || {
+        every_row_has(&db, 3).await && caught_up(&db, ended).await && health.is_ready()
     })
     .await;
     running.stop().await;
