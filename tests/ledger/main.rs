@@ -6,9 +6,11 @@
 
 mod broker;
 mod cancel;
+mod cancel_races;
 mod claim;
 mod cron_rows;
 mod enqueue;
+mod enqueue_keys;
 mod migrations;
 mod misfire;
 mod outbox;
