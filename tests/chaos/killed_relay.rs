@@ -1,11 +1,11 @@
 //! B41: the server is killed in the middle of 1,000 due tasks; its successor, or a second instance, drains the rest within
-//! seconds, each under its own id.
+//! seconds, each under its own id. A server that is frozen instead loses its rows as soon as it should have been heard of.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, process::Command, time::Duration};
 
 use lapin::options::BasicGetOptions;
 use sqlx::PgPool;
-use tidegate_testkit::{eventually, services};
+use tidegate_testkit::{PrivateServices, eventually, services};
 use tokio::time::Instant;
 
 use crate::installation::{Installation, PATIENCE, WORK_QUEUE};
@@ -100,4 +100,57 @@ async fn a_successor_drains_what_a_killed_relay_left() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_instance_drains_what_a_killed_relay_left() {
     kill_in_the_middle(true).await;
+}
+
+fn signal(name: &str, pid: u32) {
+    let status = Command::new("kill").args(["-s", name, &pid.to_string()]).status();
+    assert!(status.unwrap().success());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_frozen_server_loses_its_rows() {
+    let services = PrivateServices::start().await;
+    let installation = Installation::on(services.services()).await;
+    let sql = installation.sql();
+    let mut server = installation.serve(&["--set", "amqp.confirm_timeout=2s"]).await;
+    server.wait_ready().await;
+    // No confirm comes: for two seconds of each try the row is in the relay's hands.
+    services.pause_broker().await;
+    sqlx::query("SELECT tidegate.enqueue('chaos.work', '{}', task_id => 't')")
+        .execute(&sql)
+        .await
+        .unwrap();
+    let in_hand = async || {
+        let announced = "SELECT EXISTS (SELECT FROM tidegate.handovers)";
+        sqlx::query_scalar::<_, bool>(announced)
+            .fetch_one(&sql)
+            .await
+            .unwrap()
+    };
+    eventually(PATIENCE, "a server frozen over the task", async || {
+        if !in_hand().await {
+            return false;
+        }
+        signal("STOP", server.process.id());
+        let frozen = in_hand().await;
+        if !frozen {
+            signal("CONT", server.process.id());
+        }
+        frozen
+    })
+    .await;
+    let frozen = Instant::now();
+    let answer = eventually(PATIENCE, "the row to be free", async || {
+        let answer = sqlx::query_scalar::<_, String>("SELECT tidegate.cancel('t')");
+        answer.fetch_one(&sql).await.ok()
+    })
+    .await;
+    let took = frozen.elapsed();
+    assert_eq!(answer, "canceled_in_flight", "the broker may have it");
+    assert!(took < Duration::from_secs(12), "{took:?}");
+    server.process.kill();
+    services.resume_broker().await;
+    tidegate_testkit::report(&format!(
+        "a frozen server's row was free after {took:.1?} (2 s for the confirm, 5 s for a sign of life)"
+    ));
 }

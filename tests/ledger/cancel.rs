@@ -1,26 +1,15 @@
-//! Cancel, promote, reschedule: what they answer in each state, against relays that hand over at the same moment, and
-//! what relays that die or freeze leave behind.
+//! Cancel, promote, reschedule: what they answer in each state, and about what relays that die or freeze leave behind.
 
-use std::{
-    collections::BTreeMap,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use chrono::{TimeDelta, Utc};
-use tidegate::{
-    scheduler::relay::RelaySettings,
-    store::{
-        StoreError,
-        tasks::{Failure, SetAside, Settlement},
-    },
+use tidegate::store::{
+    StoreError,
+    tasks::{Failure, SetAside, Settlement},
 };
 use tidegate_core::lifecycle::{CancelOutcome, MoveOutcome, TaskState};
-use tokio::task::JoinSet;
 
-use crate::{
-    broker::{Broker, RelayLoop},
-    support::{Database, SOON, eventually},
-};
+use crate::support::{Database, SOON, eventually};
 
 /// A task due in so many milliseconds, made as a service makes it.
 async fn enqueue(db: &Database, id: &str, millis: i64) {
@@ -330,78 +319,5 @@ async fn a_cancel_does_not_wait_for_long() {
     assert_eq!(
         db.store.tasks().cancel("a").await.unwrap(),
         CancelOutcome::Canceled
-    );
-}
-
-/// Two relays hand over what is due while each task is cancelled close to its time: whatever was called certain is
-/// never on a queue, and nothing else is missing.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_task_is_both_canceled_and_sent() {
-    let races: usize = if std::env::var_os("TIDEGATE_LONG").is_some() {
-        10_000
-    } else {
-        1_000
-    };
-    let (db, broker) = (Database::create().await, Broker::create().await);
-    let settings = RelaySettings {
-        batch: 20,
-        ..RelaySettings::default()
-    };
-    let other = db.another_store();
-    let relays =
-        [&db.store, &other].map(|store| RelayLoop::start_with(store, &broker.tasks, settings.clone()));
-    let canceller = db.another_store();
-    let mut racers = JoinSet::new();
-    for racer in 0..8 {
-        let (store, sql) = (canceller.clone(), db.sql.clone());
-        racers.spawn(async move {
-            let mut answers = Vec::new();
-            for race in 0..races / 8 {
-                let id = format!("t-{racer}-{race}");
-                sqlx::query("SELECT tidegate.enqueue('order.close.timeout', '{}', due_at => clock_timestamp() + interval '20 ms', task_id => $1)")
-                    .bind(&id)
-                    .execute(&sql)
-                    .await
-                    .unwrap();
-                // Around its time.
-                tokio::time::sleep(Duration::from_millis(rand::random_range(5..45))).await;
-                let answer = store.tasks().cancel(&id).await.unwrap();
-                answers.push((id, answer));
-            }
-            answers
-        });
-    }
-    let answers: BTreeMap<String, CancelOutcome> = racers.join_all().await.into_iter().flatten().collect();
-    eventually(SOON, "no pending task", async || {
-        db.one::<bool>("SELECT NOT EXISTS (SELECT FROM tidegate.tasks WHERE state = 'PENDING')")
-            .await
-    })
-    .await;
-    for relay in relays {
-        relay.stop().await;
-    }
-    let mut sent: BTreeMap<String, usize> = BTreeMap::new();
-    for delivery in broker.take().await {
-        let id = delivery.properties.message_id().as_ref().unwrap().to_string();
-        *sent.entry(id).or_default() += 1;
-    }
-    let mut certain = 0;
-    for (id, answer) in &answers {
-        match answer {
-            CancelOutcome::Canceled => {
-                certain += 1;
-                assert_eq!(sent.get(id), None, "{id} was called certain");
-            }
-            CancelOutcome::CanceledInFlight => assert_eq!(sent.get(id), Some(&1), "{id}"),
-            other => panic!("{id}: {other}"),
-        }
-    }
-    tidegate_testkit::report(&format!(
-        "cancel against the relay: {races} races, {certain} won by cancel, none of them sent; {} sent, each once",
-        sent.len()
-    ));
-    assert!(
-        certain > races / 20 && certain < races * 19 / 20,
-        "no race: {certain} of {races}"
     );
 }
