@@ -57,7 +57,11 @@ impl Database {
 fn store(database: &tidegate_testkit::Database) -> Store {
     Store::connect(
         &SecretString::from(database.url().to_owned()),
-        &StoreSettings::default(),
+        &StoreSettings {
+            // Opening one takes a second of CPU in a build that is not optimised, and tests open many at once.
+            acquire_timeout: Duration::from_secs(30),
+            ..StoreSettings::default()
+        },
     )
     .unwrap()
 }

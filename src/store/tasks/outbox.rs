@@ -16,7 +16,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use sqlx::{FromRow, PgPool, Postgres, Transaction};
+use sqlx::{FromRow, Postgres, Transaction, pool::PoolConnection};
 
 use super::Tasks;
 use crate::store::{NextDue, StoreError};
@@ -85,8 +85,9 @@ pub struct Settlement {
 #[derive(Debug)]
 pub struct Handover {
     tx: Transaction<'static, Postgres>,
-    pool: PgPool,
     tasks: Vec<DueTask>,
+    /// For the announcement; given back once it is made.
+    announcer: Option<PoolConnection<Postgres>>,
     /// The row that says that these tasks are being sent.
     announced: Option<i64>,
 }
@@ -104,6 +105,8 @@ impl Tasks<'_> {
 
     /// Locks up to `limit` due tasks, those due longest first, leaving out what others have locked.
     pub async fn lock_due(&self, limit: i64) -> Result<Handover, StoreError> {
+        // First of all: rows must not stay locked while a connection is opened.
+        let announcer = self.pool.acquire().await?;
         let mut tx = self.pool.begin().await?;
         let tasks = sqlx::query_as(
             "SELECT task_id, task_type, exchange, routing_key, envelope, priority, producer, trace_id, origin, \
@@ -115,8 +118,8 @@ impl Tasks<'_> {
         .await?;
         Ok(Handover {
             tx,
-            pool: self.pool.clone(),
             tasks,
+            announcer: Some(announcer),
             announced: None,
         })
     }
@@ -173,12 +176,16 @@ impl Handover {
     /// # Errors
     /// Nothing may be sent then: the rows may be in other hands.
     pub async fn announce(&mut self, limit: Duration) -> Result<(), StoreError> {
+        let Some(mut announcer) = self.announcer.take() else {
+            return Ok(());
+        };
         let ids: Vec<&str> = self.tasks.iter().map(|task| task.task_id.as_str()).collect();
         let announced =
             sqlx::query_scalar("INSERT INTO tidegate.handovers (task_ids) VALUES ($1) RETURNING id")
                 .bind(ids)
-                .fetch_one(&self.pool)
+                .fetch_one(&mut *announcer)
                 .await?;
+        drop(announcer);
         // Fails if the locks were lost meanwhile, as those of a process are that was frozen in between.
         sqlx::query("SELECT set_config('idle_in_transaction_session_timeout', $1, true)")
             .bind(limit.as_millis().to_string())
