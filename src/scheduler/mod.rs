@@ -8,10 +8,12 @@
 //! | [`occurrence`] | a cron row and the time → what to write back and which tasks to send |
 //! | [`claim`] | the loop that locks due cron rows and commits what [`occurrence`] decides |
 //! | [`relay`] | the loop that hands due tasks over to the broker |
+//! | [`retention`] | the loop that deletes what has been kept long enough |
 
 pub mod claim;
 pub mod occurrence;
 pub mod relay;
+pub mod retention;
 
 use std::time::Duration;
 

@@ -9,13 +9,17 @@
 //! | [`migrate`] | the embedded migrations |
 //! | [`cron_tasks`] | cron rows: due ones locked, decided and written back in one transaction |
 //! | [`tasks`] | the outbox: insert, hand over, take back |
+//! | [`life`] | a task after the hand-over: claimed, ended, asked to be cancelled |
+//! | [`retention`] | what has been kept long enough goes |
 //! | [`wake`] | `NOTIFY` as a wake-up that can be waited for |
 //! | [`error`] | what a caller does about a failure |
 
 pub mod connect;
 pub mod cron_tasks;
 pub mod error;
+pub mod life;
 pub mod migrate;
+pub mod retention;
 pub mod tasks;
 pub mod wake;
 

@@ -7,9 +7,11 @@
 mod broker;
 mod claim;
 mod cron_rows;
+mod life;
 mod migrations;
 mod misfire;
 mod outbox;
 mod relay;
+mod retention;
 mod scheduler;
 mod support;

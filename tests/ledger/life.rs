@@ -1,0 +1,357 @@
+//! A task after the hand-over: who may start it, what becomes of its row, and what that costs.
+
+use std::time::Duration;
+
+use tidegate::store::life::{Claim, End, Told};
+
+use crate::support::{Database, SOON, eventually};
+
+const QUEUE: &str = "order.close.queue";
+
+/// Inserts a task in `state`, handed over a minute ago.
+async fn insert(db: &Database, id: &str, state: &str) {
+    sqlx::query(
+        "INSERT INTO tidegate.tasks (task_id, task_type, envelope, state, published_at) \
+         VALUES ($1, 'a.b', '{}', $2, CASE WHEN $2 <> 'PENDING' THEN now() - interval '1 minute' END)",
+    )
+    .bind(id)
+    .bind(state)
+    .execute(&db.sql)
+    .await
+    .unwrap();
+}
+
+async fn claim(db: &Database, id: &str) -> Claim {
+    claim_by(db, id, QUEUE).await
+}
+
+async fn claim_by(db: &Database, id: &str, queue: &str) -> Claim {
+    db.store.life().start(&[(id, queue)]).await.unwrap()[0]
+}
+
+fn told(id: &str, run: Option<i32>, end: End) -> Told {
+    Told {
+        task_id: id.to_owned(),
+        queue: QUEUE.to_owned(),
+        run,
+        end,
+        error: (end != End::Success).then(|| "a reason".to_owned()),
+    }
+}
+
+async fn tell(db: &Database, told: Told) -> bool {
+    db.store.life().report(&[told]).await.unwrap()[0]
+}
+
+/// State, attempts and error of a task.
+async fn row(db: &Database, id: &str) -> (String, i32, Option<String>) {
+    let record = db.store.tasks().get(id).await.unwrap().unwrap();
+    (record.state, record.attempts, record.last_error)
+}
+
+#[tokio::test]
+async fn the_state_decides_who_may_start() {
+    let db = Database::create().await;
+    let states = [
+        ("PENDING", Claim::Start(1)),
+        ("PUBLISHED", Claim::Start(1)),
+        ("RUNNING", Claim::Start(1)),
+        ("RETRYING", Claim::Start(1)),
+        ("FAILED", Claim::Start(1)),
+        ("CANCELED", Claim::Canceled),
+        ("SUCCESS", Claim::Done),
+    ];
+    for (state, _) in states {
+        insert(&db, state, state).await;
+    }
+    let mut asked: Vec<(&str, &str)> = states.iter().map(|(state, _)| (*state, QUEUE)).collect();
+    asked.insert(3, ("nobody", QUEUE));
+    let mut expected: Vec<Claim> = states.iter().map(|(_, claim)| *claim).collect();
+    expected.insert(3, Claim::Unknown);
+    assert_eq!(
+        db.store.life().start(&asked).await.unwrap(),
+        expected,
+        "one statement, in order"
+    );
+    assert_eq!(
+        db.store.life().start(&[]).await.unwrap(),
+        [],
+        "an empty call asks whether the tables are there"
+    );
+    for (state, claim) in states {
+        let record = db.store.tasks().get(state).await.unwrap().unwrap();
+        let started = claim == Claim::Start(1);
+        assert_eq!(record.state, if started { "RUNNING" } else { state });
+        assert_eq!(
+            (record.attempts, record.started_at.is_some()),
+            (started.into(), started)
+        );
+        assert!(
+            record.finished_at.is_none() || !started,
+            "a replayed one runs again"
+        );
+        assert!(
+            record.published_at.is_some(),
+            "what runs was handed over, whoever died before saying so"
+        );
+    }
+    let pending: i64 = db
+        .one("SELECT count(*) FROM tidegate.tasks WHERE ready_at IS NOT NULL")
+        .await;
+    assert_eq!(pending, 0, "the relay has no copy left to send");
+}
+
+#[tokio::test]
+async fn a_request_to_cancel_that_nobody_served_stops_the_next_start() {
+    let db = Database::create().await;
+    for state in ["PUBLISHED", "RUNNING", "RETRYING"] {
+        insert(&db, state, state).await;
+    }
+    db.execute("UPDATE tidegate.tasks SET cancel_requested_at = now(), idempotency_key = task_id")
+        .await;
+    for state in ["PUBLISHED", "RUNNING", "RETRYING"] {
+        assert_eq!(claim(&db, state).await, Claim::Canceled);
+        assert_eq!(claim(&db, state).await, Claim::Canceled);
+    }
+    let ended: i64 = db
+        .one(
+            "SELECT count(*) FROM tidegate.tasks WHERE state = 'CANCELED' AND attempts = 0 \
+             AND finished_at IS NOT NULL AND idempotency_key IS NULL",
+        )
+        .await;
+    assert_eq!(ended, 3, "cancelled as by any other way, the key given back");
+}
+
+/// A relay before its commit, or a session that cancels and stays open.
+#[tokio::test]
+async fn a_locked_row_holds_up_nobody_elses() {
+    let db = Database::create().await;
+    insert(&db, "locked", "PENDING").await;
+    insert(&db, "free", "PUBLISHED").await;
+    let mut other = db.sql.begin().await.unwrap();
+    sqlx::query(
+        "UPDATE tidegate.tasks SET state = 'PUBLISHED', published_at = now() WHERE task_id = 'locked'",
+    )
+    .execute(&mut *other)
+    .await
+    .unwrap();
+    let asked = [("locked", QUEUE), ("free", QUEUE)];
+    let life = db.store.life();
+    let claims = tokio::time::timeout(SOON, life.start(&asked));
+    assert_eq!(claims.await.unwrap().unwrap(), [Claim::Busy, Claim::Start(1)]);
+    let results = [
+        told("locked", None, End::Failed),
+        told("free", Some(1), End::Success),
+        told("nobody", None, End::Failed),
+    ];
+    let settled = tokio::time::timeout(SOON, life.report(&results));
+    assert_eq!(settled.await.unwrap().unwrap(), [false, true, true]);
+    other.commit().await.unwrap();
+    assert_eq!(claim(&db, "locked").await, Claim::Start(1));
+}
+
+#[tokio::test]
+async fn results_are_written_and_late_ones_of_earlier_runs_are_not() {
+    let db = Database::create().await;
+    insert(&db, "t", "PUBLISHED").await;
+    assert_eq!(claim(&db, "t").await, Claim::Start(1));
+    assert!(tell(&db, told("t", Some(1), End::Retrying)).await);
+    assert_eq!(
+        row(&db, "t").await,
+        ("RETRYING".into(), 1, Some("a reason".into()))
+    );
+    assert_eq!(claim(&db, "t").await, Claim::Start(2));
+    // The worker of the first run was slow to tell: the second runs.
+    for late in [End::Retrying, End::Failed, End::Canceled, End::GivenBack] {
+        assert!(
+            tell(&db, told("t", Some(1), late)).await,
+            "settled: of no interest any more"
+        );
+        assert_eq!(row(&db, "t").await.0, "RUNNING", "{late:?}");
+    }
+    assert!(tell(&db, told("t", Some(2), End::GivenBack)).await);
+    assert_eq!(row(&db, "t").await.0, "PUBLISHED");
+    assert_eq!(claim(&db, "t").await, Claim::Start(3));
+    assert!(tell(&db, told("t", Some(3), End::Failed)).await);
+    let record = db.store.tasks().get("t").await.unwrap().unwrap();
+    assert_eq!((record.state.as_str(), record.attempts), ("FAILED", 3));
+    assert!(record.finished_at.is_some());
+    // A duplicate that succeeded after all: it did.
+    assert!(tell(&db, told("t", Some(2), End::Success)).await);
+    assert_eq!(row(&db, "t").await, ("SUCCESS".into(), 3, None));
+    assert!(tell(&db, told("t", Some(3), End::Failed)).await);
+    assert_eq!(row(&db, "t").await.0, "SUCCESS", "nothing follows a success");
+    assert_eq!(claim(&db, "t").await, Claim::Done);
+}
+
+#[tokio::test]
+async fn an_end_without_a_start_is_told_too() {
+    let db = Database::create().await;
+    for state in ["PUBLISHED", "RUNNING", "CANCELED", "SUCCESS"] {
+        insert(&db, state, state).await;
+        assert!(tell(&db, told(state, None, End::Failed)).await);
+    }
+    let failed: Vec<String> =
+        sqlx::query_scalar("SELECT task_id FROM tidegate.tasks WHERE state = 'FAILED' ORDER BY 1")
+            .fetch_all(&db.sql)
+            .await
+            .unwrap();
+    assert_eq!(failed, ["PUBLISHED", "RUNNING"]);
+}
+
+#[tokio::test]
+async fn a_cancelled_run_gives_its_key_back_and_a_failed_one_forgets_the_request() {
+    let db = Database::create().await;
+    for id in ["canceled", "failed"] {
+        insert(&db, id, "PUBLISHED").await;
+        assert_eq!(claim(&db, id).await, Claim::Start(1));
+    }
+    assert_eq!(
+        db.store
+            .life()
+            .cancel_requested(&["canceled", "failed"])
+            .await
+            .unwrap(),
+        [""; 0]
+    );
+    db.execute("UPDATE tidegate.tasks SET cancel_requested_at = now(), idempotency_key = task_id")
+        .await;
+    let mut asked = db
+        .store
+        .life()
+        .cancel_requested(&["canceled", "failed", "nobody"])
+        .await
+        .unwrap();
+    asked.sort();
+    assert_eq!(asked, ["canceled", "failed"]);
+    assert!(tell(&db, told("canceled", Some(1), End::Canceled)).await);
+    assert!(tell(&db, told("failed", Some(1), End::Failed)).await);
+    let keys: Vec<(String, Option<String>, bool)> = sqlx::query_as(
+        "SELECT state, idempotency_key, cancel_requested_at IS NOT NULL FROM tidegate.tasks ORDER BY task_id",
+    )
+    .fetch_all(&db.sql)
+    .await
+    .unwrap();
+    let expected = [
+        ("CANCELED".to_owned(), None, true),
+        ("FAILED".to_owned(), Some("failed".to_owned()), false),
+    ];
+    assert_eq!(keys, expected, "a replay of what failed is not refused");
+}
+
+/// A key may be bound to several queues: each has a delivery of its own, and the row has one state.
+#[tokio::test]
+async fn the_row_follows_the_queue_that_started_first() {
+    let db = Database::create().await;
+    insert(&db, "t", "PUBLISHED").await;
+    assert_eq!(claim(&db, "t").await, Claim::Start(1));
+    assert_eq!(claim_by(&db, "t", "order.audit.queue").await, Claim::Shared);
+    assert_eq!(row(&db, "t").await.1, 1, "not counted");
+    assert!(tell(&db, told("t", Some(1), End::Success)).await);
+    assert_eq!(claim(&db, "t").await, Claim::Done);
+    assert_eq!(
+        claim_by(&db, "t", "order.audit.queue").await,
+        Claim::Shared,
+        "its success is not the other's"
+    );
+    insert(&db, "c", "PUBLISHED").await;
+    assert_eq!(claim(&db, "c").await, Claim::Start(1));
+    db.execute("UPDATE tidegate.tasks SET cancel_requested_at = now() WHERE task_id = 'c'")
+        .await;
+    assert_eq!(claim_by(&db, "c", "order.audit.queue").await, Claim::Canceled);
+    assert_eq!(
+        row(&db, "c").await.0,
+        "RUNNING",
+        "the first queue's worker decides"
+    );
+}
+
+/// Cheap for the tables: what a worker writes while a task is alive changes no index.
+#[tokio::test]
+async fn running_and_retrying_are_updates_in_place() {
+    const RUNS: i32 = 40;
+    let db = Database::create().await;
+    insert(&db, "t", "PUBLISHED").await;
+    for run in 1..=RUNS {
+        assert_eq!(claim(&db, "t").await, Claim::Start(run));
+        assert!(tell(&db, told("t", Some(run), End::Retrying)).await);
+    }
+    // A session tells its counts when it ends.
+    db.store.close().await;
+    let (all, in_place): (i64, i64) = eventually(SOON, "the counts", async || {
+        sqlx::query_as("SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'tasks'")
+            .fetch_one(&db.sql)
+            .await
+            .ok()
+            .filter(|(all, _): &(i64, i64)| *all >= i64::from(2 * RUNS))
+    })
+    .await;
+    assert_eq!(in_place, all, "of {all} updates");
+}
+
+#[tokio::test]
+async fn the_tables_leave_room_and_are_vacuumed_early() {
+    let db = Database::create().await;
+    for table in ["tasks", "cron_fires"] {
+        let options: Option<Vec<String>> =
+            sqlx::query_scalar("SELECT reloptions FROM pg_class WHERE oid = ('tidegate.' || $1)::regclass")
+                .bind(table)
+                .fetch_one(&db.sql)
+                .await
+                .unwrap();
+        let options = options.unwrap_or_default();
+        let mut wanted = vec![
+            "autovacuum_vacuum_scale_factor",
+            "autovacuum_vacuum_insert_scale_factor",
+        ];
+        if table == "tasks" {
+            wanted.extend(["fillfactor", "autovacuum_analyze_scale_factor"]);
+        }
+        for option in wanted {
+            assert!(
+                options.iter().any(|set| set.starts_with(&format!("{option}="))),
+                "{table}: {option} is not set: {options:?}"
+            );
+        }
+    }
+}
+
+/// With 20,000 rows and no analysis yet.
+#[tokio::test]
+async fn claims_and_results_read_no_more_than_their_rows() {
+    let db = Database::create().await;
+    db.execute(
+        "INSERT INTO tidegate.tasks (task_id, task_type, envelope, state, published_at) \
+         SELECT 't' || n, 'a.b', '{}', 'PUBLISHED', now() FROM generate_series(1, 20000) n",
+    )
+    .await;
+    let reads = "SELECT coalesce(seq_scan, 0) FROM pg_stat_user_tables WHERE relname = 'tasks'";
+    let before: i64 = db.one(reads).await;
+    let ids: Vec<String> = (1..=200).map(|n| format!("t{}", n * 97)).collect();
+    let asked: Vec<(&str, &str)> = ids.iter().map(|id| (id.as_str(), QUEUE)).collect();
+    let claims = db.store.life().start(&asked).await.unwrap();
+    assert!(claims.iter().all(|claim| *claim == Claim::Start(1)));
+    let results: Vec<Told> = ids.iter().map(|id| told(id, Some(1), End::Success)).collect();
+    assert!(
+        db.store
+            .life()
+            .report(&results)
+            .await
+            .unwrap()
+            .into_iter()
+            .all(|settled| settled)
+    );
+    let all: Vec<&str> = ids.iter().map(String::as_str).collect();
+    db.store.life().cancel_requested(&all).await.unwrap();
+    db.store.close().await;
+    let updated = "SELECT n_tup_upd FROM pg_stat_user_tables WHERE relname = 'tasks'";
+    eventually(Duration::from_secs(10), "the counts", async || {
+        db.one::<i64>(updated).await >= 400
+    })
+    .await;
+    assert_eq!(
+        db.one::<i64>(reads).await,
+        before,
+        "no statement read the whole table"
+    );
+}
