@@ -171,10 +171,10 @@ const TASKS: &str = "WITH seen AS MATERIALIZED (\
          AND coalesce(finished_at, published_at) < now() - interval '1 second' * $2 \
        ORDER BY coalesce(finished_at, published_at), task_id LIMIT $5\
      ), held AS MATERIALIZED (\
-       SELECT task_id FROM tidegate.tasks WHERE task_id IN (SELECT task_id FROM seen WHERE old) FOR UPDATE SKIP LOCKED\
+       SELECT task_id FROM tidegate.tasks WHERE task_id = ANY (ARRAY(SELECT task_id FROM seen WHERE old)) FOR UPDATE SKIP LOCKED\
      ), deleted AS (\
-       DELETE FROM tidegate.tasks t USING held h WHERE t.task_id = h.task_id AND t.state = ANY ($1) \
-         AND greatest(t.finished_at, t.published_at, t.started_at) < now() - interval '1 second' * $2 RETURNING 1\
+       DELETE FROM tidegate.tasks WHERE task_id = ANY (ARRAY(SELECT task_id FROM held)) AND state = ANY ($1) \
+         AND greatest(finished_at, published_at, started_at) < now() - interval '1 second' * $2 RETURNING 1\
      ), last AS (\
        SELECT since, task_id FROM seen ORDER BY since DESC, task_id DESC LIMIT 1\
      ) \

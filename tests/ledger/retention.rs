@@ -192,7 +192,8 @@ async fn it_reads_by_age_and_not_the_whole_table() {
     let db = Database::create().await;
     db.execute(
         "INSERT INTO tidegate.tasks (task_id, task_type, envelope, state, published_at, finished_at, due_at) \
-         SELECT 't' || n, 'a.b', '{}', CASE WHEN n % 2 = 0 THEN 'PENDING' ELSE 'SUCCESS' END, now(), \
+         SELECT 't' || n, 'a.b', '{}', CASE WHEN n % 2 = 0 THEN 'PENDING' ELSE 'SUCCESS' END, \
+           CASE WHEN n % 2 = 1 THEN now() - interval '1 minute' * n END, \
            CASE WHEN n % 2 = 1 THEN now() - interval '1 minute' * n END, now() + interval '1 day' \
          FROM generate_series(1, 30000) n",
     )

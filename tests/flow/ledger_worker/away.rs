@@ -55,7 +55,7 @@ async fn starts_wait_for_the_ledger_and_what_is_not_of_it_goes_on() {
             .concurrency(2)
             .handle(TASK, noting(&seen)),
     );
-    installation.publish("of the ledger").await;
+    installation.publish("ledger").await;
     let amqp = crate::platform::task(&envelope("amqp", TASK, ""));
     assert_eq!(amqp.origin, Origin::Amqp);
     installation
