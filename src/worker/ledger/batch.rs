@@ -414,9 +414,13 @@ mod tests {
         let all = futures::future::join_all(many.iter().map(|item| answer(&batcher, item))).await;
         assert!(all.iter().all(|length| *length == 4));
         let asked = lengths.asked.lock().unwrap();
-        // The first asks whether anybody is there.
+        // An empty one asks whether anybody is there.
         let sizes: Vec<usize> = asked.iter().map(Vec::len).filter(|size| *size > 0).collect();
-        assert_eq!(sizes, [1, 200, 200, 100]);
+        assert_eq!(sizes[0], 1, "a lone one waits for nobody");
+        assert!(
+            sizes.len() <= 5 && sizes.iter().all(|size| *size <= MOST),
+            "{sizes:?}"
+        );
     }
 
     #[tokio::test(start_paused = true)]
