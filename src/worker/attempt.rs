@@ -47,6 +47,22 @@ pub(super) struct Station {
     pub(super) hurry: CancellationToken,
 }
 
+/// Longest wait for the ledger's word on a delivery. Then it goes to the ladder, so that deliveries which need no
+/// word find a free slot.
+const CLAIM_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long it stays there: from this, to three times as long.
+const CLAIM_PAUSE: Duration = Duration::from_secs(5);
+
+/// What comes of asking for the ledger's word.
+enum Claimed {
+    Told(Verdict),
+    /// The worker stops.
+    Stopping,
+    /// The ledger is away, or somebody keeps the row locked.
+    Unanswered,
+}
+
 /// What the ledger has to do with a delivery.
 enum Followed<'a> {
     /// Nothing: there is no ledger, the task did not come from it, or it follows another delivery.
@@ -98,8 +114,13 @@ impl Station {
         let mut followed = self.followed(&incoming, &known);
         let mut started = Instant::now();
         let (outcome, failure) = if may_start(crashes, allowed) {
-            let Some(verdict) = self.claim(&mut followed).await else {
-                return self.give_back(incoming).await;
+            let verdict = match self.claim(&mut followed).await {
+                Claimed::Told(verdict) => verdict,
+                Claimed::Stopping => return self.give_back(incoming).await,
+                Claimed::Unanswered => {
+                    let pause = CLAIM_PAUSE.mul_f64(1.0 + 2.0 * rand::random::<f64>());
+                    return self.settler.defer(incoming, &known, &self.queue, pause).await;
+                }
             };
             started = Instant::now();
             match verdict {
@@ -146,22 +167,23 @@ impl Station {
         }
     }
 
-    /// What the ledger says, however long it is away; `None`: the worker stops.
-    async fn claim(&self, followed: &mut Followed<'_>) -> Option<Verdict> {
+    /// Asks whether the delivery may start; one that the ledger has nothing to do with may.
+    async fn claim(&self, followed: &mut Followed<'_>) -> Claimed {
         let Followed::Yes { client, ask, run } = followed else {
-            return Some(Verdict::Start { run: None });
+            return Claimed::Told(Verdict::Start { run: None });
         };
         let verdict = tokio::select! {
             biased;
-            () = self.shutdown.cancelled() => return None,
+            () = self.shutdown.cancelled() => return Claimed::Stopping,
             verdict = client.start(ask) => verdict,
+            () = tokio::time::sleep(CLAIM_PATIENCE) => return Claimed::Unanswered,
         };
         match verdict {
             Verdict::Start { run: None } => *followed = Followed::No,
             Verdict::Start { run: number } => *run = number,
             Verdict::Canceled | Verdict::Done => {}
         }
-        Some(verdict)
+        Claimed::Told(verdict)
     }
 
     /// Gives a delivery back that was not started.

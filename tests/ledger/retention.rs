@@ -3,9 +3,11 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use tidegate::{
-    scheduler::retention::{RetentionSettings, Walks, prune},
+    scheduler::retention::{ROLE, RetentionSettings, Walks, prune, run},
     store::retention::Kept,
+    telemetry::health::{Health, Part},
 };
+use tokio_util::sync::CancellationToken;
 
 use crate::support::{Database, SOON, eventually};
 
@@ -217,4 +219,36 @@ async fn it_reads_by_age_and_not_the_whole_table() {
         .one("SELECT idx_scan FROM pg_stat_user_indexes WHERE indexrelname = 'tasks_settled'")
         .await;
     assert!(used > 0);
+}
+
+#[tokio::test]
+async fn the_loop_goes_on_until_it_is_told_to_stop() {
+    let db = Database::create().await;
+    let (health, cancel) = (Health::default(), CancellationToken::new());
+    let settings = RetentionSettings {
+        interval: Duration::from_millis(100),
+        ..keeping(&[(Kept::Success, Duration::from_millis(300))])
+    };
+    let running = tokio::spawn(run(db.store.clone(), settings, health.clone(), cancel.clone()));
+    for _ in 0..2 {
+        db.execute(
+            "INSERT INTO tidegate.tasks (task_id, task_type, envelope, state, finished_at) \
+             SELECT 't' || n, 'a.b', '{}', 'SUCCESS', clock_timestamp() FROM generate_series(1, 50) n",
+        )
+        .await;
+        eventually(SOON, "all that ended to be deleted", async || {
+            ids(&db).await.is_empty()
+        })
+        .await;
+    }
+    eventually(SOON, "green", async || {
+        health.parts().get(ROLE) == Some(&Part::Up)
+    })
+    .await;
+    cancel.cancel();
+    tokio::time::timeout(SOON, running)
+        .await
+        .unwrap()
+        .unwrap()
+        .unwrap();
 }

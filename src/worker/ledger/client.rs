@@ -1,7 +1,7 @@
 //! The worker's side of the ledger: claims, results, and requests to cancel what runs.
 //!
 //! May import: `telemetry`. One per worker, shared by all its queues, so that their tasks go in the
-//! same batches. A claim waits as long as the ledger is away: what may have been cancelled never runs. A result
+//! same batches. A claim has no answer while the ledger is away: what may have been cancelled never runs. A result
 //! waits for a bounded time, and is then told in the background.
 
 use std::{
@@ -65,7 +65,7 @@ impl Statement for Starts {
         self.ledger.start(items).await
     }
 
-    /// The worker began to stop while the claim was on its way, and has given the delivery back.
+    /// The claim was given up while it was on its way, and the delivery has gone back or to the ladder.
     fn unheard(&self, item: Ask, answer: Verdict) {
         if let Verdict::Start { run: run @ Some(_) } = answer {
             let back = Report {
@@ -212,7 +212,7 @@ pub(in crate::worker) fn client(
 }
 
 impl Client {
-    /// Claims a delivery, however long the ledger is away. Dropped before it ends, the delivery counts as given back.
+    /// Claims a delivery, however long the ledger is away. Dropped before it ends, the delivery counts as not started.
     pub(in crate::worker) async fn start(&self, ask: &Ask) -> Verdict {
         loop {
             let Some(answer) = self.starts.submit(ask.clone()).await else {

@@ -52,10 +52,13 @@ async fn starts_wait_for_the_ledger_and_what_is_not_of_it_goes_on() {
         installation
             .worker()
             .health(health.clone())
-            .concurrency(2)
+            .concurrency(1)
+            .prefetch(2)
             .handle(TASK, noting(&seen)),
     );
-    installation.publish("ledger").await;
+    for id in ["a", "b", "c"] {
+        installation.publish(id).await;
+    }
     let amqp = crate::platform::task(&envelope("amqp", TASK, ""));
     assert_eq!(amqp.origin, Origin::Amqp);
     installation
@@ -75,7 +78,11 @@ async fn starts_wait_for_the_ledger_and_what_is_not_of_it_goes_on() {
     assert_eq!(seen.ids(), ["amqp"]);
     installation.store.migrate().await.unwrap();
     installation.start_relay();
-    seen.wait(2).await;
+    let starts = seen.wait(4).await;
+    assert!(
+        starts.iter().all(|start| start.attempt == 1),
+        "waiting is no attempt"
+    );
     eventually(PATIENCE, "green", async || health.is_ready()).await;
     installation.close().await;
 }
@@ -103,27 +110,32 @@ async fn a_worker_that_waits_for_the_ledger_can_be_stopped() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_result_is_told_when_the_ledger_is_back() {
     let installation = Installation::new().await;
-    let release = Arc::new(Semaphore::new(0));
+    let (release, seen) = (Arc::new(Semaphore::new(0)), Seen::default());
     let handler = {
-        let release = release.clone();
-        move |_: Context, _: Json| {
+        let (release, seen) = (release.clone(), seen.clone());
+        move |context: Context, _: Json| {
+            seen.note(&context);
             let release = release.clone();
             async move {
-                release.acquire().await?.forget();
+                if context.envelope.task_id.as_str() == "t" {
+                    release.acquire().await?.forget();
+                }
                 Ok::<(), TaskError>(())
             }
         }
     };
     let health = Health::default();
-    installation
-        .platform
-        .run(installation.worker().health(health.clone()).handle(TASK, handler));
+    let worker = installation.worker().health(health.clone()).concurrency(1);
+    installation.platform.run(worker.handle(TASK, handler));
     installation.insert(&["t"]).await;
     installation.reaches("t", "RUNNING").await;
+    let next = envelope("next", TASK, "");
+    installation.platform.send(&next, Duration::ZERO).await.unwrap();
     admit(&installation.database, false).await;
     let began = Instant::now();
     release.add_permits(1);
-    installation.platform.drained(QUEUE).await;
+    // There is one slot: the next starts once the first is acknowledged.
+    seen.wait(2).await;
     assert!(
         began.elapsed() >= Duration::from_secs(4),
         "it waited for the ledger first"
