@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use tidegate::store::life::{Claim, End, Told};
+use tidegate::store::{
+    StoreError,
+    life::{Claim, End, Told},
+};
 
 use crate::support::{Database, SOON, eventually};
 
@@ -354,4 +357,48 @@ async fn claims_and_results_read_no_more_than_their_rows() {
         before,
         "no statement read the whole table"
     );
+}
+
+/// What `docs/life-cycle.md` says a worker's user needs.
+#[tokio::test]
+async fn a_worker_needs_two_rights_on_one_table() {
+    let db = Database::create().await;
+    insert(&db, "t", "PUBLISHED").await;
+    // Roles belong to the whole server.
+    let role = format!("t_{}", uuid::Uuid::now_v7().simple());
+    for statement in [
+        format!("CREATE ROLE {role}"),
+        format!("GRANT USAGE ON SCHEMA tidegate TO {role}"),
+        format!("GRANT SELECT, UPDATE ON tidegate.tasks TO {role}"),
+    ] {
+        sqlx::query(sqlx::AssertSqlSafe(statement))
+            .execute(&db.sql)
+            .await
+            .unwrap();
+    }
+    let store = db.store_as(&role);
+    let life = store.life();
+    assert_eq!(life.start(&[("t", QUEUE)]).await.unwrap(), [Claim::Start(1)]);
+    assert_eq!(life.cancel_requested(&["t"]).await.unwrap(), [""; 0]);
+    assert_eq!(
+        life.report(&[told("t", Some(1), End::Retrying)]).await.unwrap(),
+        [true]
+    );
+    sqlx::query(sqlx::AssertSqlSafe(format!(
+        "REVOKE UPDATE ON tidegate.tasks FROM {role}"
+    )))
+    .execute(&db.sql)
+    .await
+    .unwrap();
+    assert!(
+        matches!(life.start(&[("t", QUEUE)]).await, Err(StoreError::Forbidden(_))),
+        "a right that is missing can be granted while the worker waits"
+    );
+    store.close().await;
+    for statement in [format!("DROP OWNED BY {role}"), format!("DROP ROLE {role}")] {
+        sqlx::query(sqlx::AssertSqlSafe(statement))
+            .execute(&db.sql)
+            .await
+            .unwrap();
+    }
 }

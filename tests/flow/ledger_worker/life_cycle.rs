@@ -181,3 +181,22 @@ async fn what_a_shutdown_gives_back_is_published_again_in_the_row() {
     );
     installation.close().await;
 }
+
+/// As by a kill: the broker has the delivery back, and nobody told the ledger.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_dead_worker_ran_is_started_again() {
+    let installation = Installation::new().await;
+    let hangs = |_: Context, _: Json| std::future::pending::<Result<(), TaskError>>();
+    let worker = installation.worker().handle(TASK, hangs).build().unwrap();
+    let running = tokio::spawn(worker.run(tokio_util::sync::CancellationToken::new()));
+    installation.insert(&["t"]).await;
+    installation.reaches("t", "RUNNING").await;
+    running.abort();
+    let seen = Seen::default();
+    installation
+        .platform
+        .run(installation.worker().handle(TASK, noting(&seen)));
+    let row = installation.reaches("t", "SUCCESS").await;
+    assert_eq!((row.attempts, seen.all().len()), (2, 1));
+    installation.close().await;
+}
