@@ -1,18 +1,16 @@
-//! A task after the hand-over: who may start it, what becomes of its row, and what that costs.
-
-use std::time::Duration;
+//! A task after the hand-over: who may start it, and what becomes of its row.
 
 use tidegate::store::{
     StoreError,
     life::{Claim, End, Told},
 };
 
-use crate::support::{Database, SOON, eventually};
+use crate::support::{Database, SOON};
 
-const QUEUE: &str = "order.close.queue";
+pub(crate) const QUEUE: &str = "order.close.queue";
 
 /// Inserts a task in `state`, handed over a minute ago.
-async fn insert(db: &Database, id: &str, state: &str) {
+pub(crate) async fn insert(db: &Database, id: &str, state: &str) {
     sqlx::query(
         "INSERT INTO tidegate.tasks (task_id, task_type, envelope, state, published_at) \
          VALUES ($1, 'a.b', '{}', $2, CASE WHEN $2 <> 'PENDING' THEN now() - interval '1 minute' END)",
@@ -24,7 +22,7 @@ async fn insert(db: &Database, id: &str, state: &str) {
     .unwrap();
 }
 
-async fn claim(db: &Database, id: &str) -> Claim {
+pub(crate) async fn claim(db: &Database, id: &str) -> Claim {
     claim_by(db, id, QUEUE).await
 }
 
@@ -32,7 +30,7 @@ async fn claim_by(db: &Database, id: &str, queue: &str) -> Claim {
     db.store.life().start(&[(id, queue)]).await.unwrap()[0]
 }
 
-fn told(id: &str, run: Option<i32>, end: End) -> Told {
+pub(crate) fn told(id: &str, run: Option<i32>, end: End) -> Told {
     Told {
         task_id: id.to_owned(),
         queue: QUEUE.to_owned(),
@@ -42,7 +40,7 @@ fn told(id: &str, run: Option<i32>, end: End) -> Told {
     }
 }
 
-async fn tell(db: &Database, told: Told) -> bool {
+pub(crate) async fn tell(db: &Database, told: Told) -> bool {
     db.store.life().report(&[told]).await.unwrap()[0]
 }
 
@@ -266,96 +264,6 @@ async fn the_row_follows_the_queue_that_started_first() {
         row(&db, "c").await.0,
         "RUNNING",
         "the first queue's worker decides"
-    );
-}
-
-/// Cheap for the tables: what a worker writes while a task is alive changes no index.
-#[tokio::test]
-async fn running_and_retrying_are_updates_in_place() {
-    const RUNS: i32 = 40;
-    let db = Database::create().await;
-    insert(&db, "t", "PUBLISHED").await;
-    for run in 1..=RUNS {
-        assert_eq!(claim(&db, "t").await, Claim::Start(run));
-        assert!(tell(&db, told("t", Some(run), End::Retrying)).await);
-    }
-    // A session tells its counts when it ends.
-    db.store.close().await;
-    let (all, in_place): (i64, i64) = eventually(SOON, "the counts", async || {
-        sqlx::query_as("SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'tasks'")
-            .fetch_one(&db.sql)
-            .await
-            .ok()
-            .filter(|(all, _): &(i64, i64)| *all >= i64::from(2 * RUNS))
-    })
-    .await;
-    assert_eq!(in_place, all, "of {all} updates");
-}
-
-#[tokio::test]
-async fn the_tables_leave_room_and_are_vacuumed_early() {
-    let db = Database::create().await;
-    for table in ["tasks", "cron_fires"] {
-        let options: Option<Vec<String>> =
-            sqlx::query_scalar("SELECT reloptions FROM pg_class WHERE oid = ('tidegate.' || $1)::regclass")
-                .bind(table)
-                .fetch_one(&db.sql)
-                .await
-                .unwrap();
-        let options = options.unwrap_or_default();
-        let mut wanted = vec![
-            "autovacuum_vacuum_scale_factor",
-            "autovacuum_vacuum_insert_scale_factor",
-        ];
-        if table == "tasks" {
-            wanted.extend(["fillfactor", "autovacuum_analyze_scale_factor"]);
-        }
-        for option in wanted {
-            assert!(
-                options.iter().any(|set| set.starts_with(&format!("{option}="))),
-                "{table}: {option} is not set: {options:?}"
-            );
-        }
-    }
-}
-
-/// With 20,000 rows and no analysis yet.
-#[tokio::test]
-async fn claims_and_results_read_no_more_than_their_rows() {
-    let db = Database::create().await;
-    db.execute(
-        "INSERT INTO tidegate.tasks (task_id, task_type, envelope, state, published_at) \
-         SELECT 't' || n, 'a.b', '{}', 'PUBLISHED', now() FROM generate_series(1, 20000) n",
-    )
-    .await;
-    let reads = "SELECT coalesce(seq_scan, 0) FROM pg_stat_user_tables WHERE relname = 'tasks'";
-    let before: i64 = db.one(reads).await;
-    let ids: Vec<String> = (1..=200).map(|n| format!("t{}", n * 97)).collect();
-    let asked: Vec<(&str, &str)> = ids.iter().map(|id| (id.as_str(), QUEUE)).collect();
-    let claims = db.store.life().start(&asked).await.unwrap();
-    assert!(claims.iter().all(|claim| *claim == Claim::Start(1)));
-    let results: Vec<Told> = ids.iter().map(|id| told(id, Some(1), End::Success)).collect();
-    assert!(
-        db.store
-            .life()
-            .report(&results)
-            .await
-            .unwrap()
-            .into_iter()
-            .all(|settled| settled)
-    );
-    let all: Vec<&str> = ids.iter().map(String::as_str).collect();
-    db.store.life().cancel_requested(&all).await.unwrap();
-    db.store.close().await;
-    let updated = "SELECT n_tup_upd FROM pg_stat_user_tables WHERE relname = 'tasks'";
-    eventually(Duration::from_secs(10), "the counts", async || {
-        db.one::<i64>(updated).await >= 400
-    })
-    .await;
-    assert_eq!(
-        db.one::<i64>(reads).await,
-        before,
-        "no statement read the whole table"
     );
 }
 

@@ -8,6 +8,7 @@ mod broker;
 mod claim;
 mod cron_rows;
 mod life;
+mod life_cost;
 mod migrations;
 mod misfire;
 mod outbox;
