@@ -3,7 +3,7 @@ DROP FUNCTION tidegate.task_moved();
 DROP INDEX tidegate.tasks_settled;
 DROP INDEX tidegate.tasks_idempotency;
 DROP INDEX tidegate.tasks_pending;
-ALTER TABLE tidegate.tasks DROP COLUMN ready_at, DROP COLUMN idempotency_key, DROP COLUMN cancel_requested_at;
+ALTER TABLE tidegate.tasks DROP COLUMN ready_at, DROP COLUMN idempotency_key, DROP COLUMN cancel_requested_at, DROP COLUMN queue;
 CREATE INDEX tasks_pending ON tidegate.tasks ((coalesce(next_try_at, due_at))) WHERE state = 'PENDING';
 
 CREATE OR REPLACE FUNCTION tidegate.tasks_wake() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog AS $$
@@ -19,6 +19,7 @@ END $$;
 
 -- The older program knows neither runs by hand nor rows that stand for many occurrences.
 DROP INDEX tidegate.cron_fires_recorded;
+ALTER TABLE tidegate.cron_fires RESET (autovacuum_vacuum_scale_factor, autovacuum_vacuum_insert_scale_factor);
 DELETE FROM tidegate.cron_fires WHERE outcome = 'MANUAL';
 DROP TRIGGER cron_tasks_truncated ON tidegate.cron_tasks;
 DROP FUNCTION tidegate.cron_tasks_truncated();

@@ -103,6 +103,9 @@ END $$;
 CREATE TRIGGER cron_tasks_truncated AFTER TRUNCATE ON tidegate.cron_tasks
     FOR EACH STATEMENT EXECUTE FUNCTION tidegate.cron_tasks_truncated();
 
+-- Rows come and go fast, as in tasks.
+ALTER TABLE tidegate.cron_fires
+    SET (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.1);
 -- For its pruning by age.
 CREATE INDEX cron_fires_recorded ON tidegate.cron_fires USING brin (recorded_at);
 
@@ -116,7 +119,9 @@ ALTER TABLE tidegate.tasks
     -- Unique per type as long as the row is kept. A cancelled task gives its key back (NULL).
     ADD COLUMN idempotency_key text CHECK (octet_length(idempotency_key) BETWEEN 1 AND 256),
     -- Somebody asked to cancel it when it could no longer be stopped with certainty.
-    ADD COLUMN cancel_requested_at timestamptz;
+    ADD COLUMN cancel_requested_at timestamptz,
+    -- The queue whose worker claimed it first. A key may reach several queues; the life cycle follows this one.
+    ADD COLUMN queue text CHECK (octet_length(queue) BETWEEN 1 AND 255);
 
 DROP INDEX tidegate.tasks_pending;
 CREATE INDEX tasks_pending ON tidegate.tasks (ready_at) WHERE ready_at IS NOT NULL;

@@ -7,6 +7,7 @@ pub mod api;
 pub mod broker;
 pub mod cli;
 pub mod config;
+pub mod ledger;
 pub mod publish;
 pub mod router;
 pub mod scheduler;

@@ -6,7 +6,6 @@
 
 use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
-use async_trait::async_trait;
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     task::JoinSet,
@@ -21,13 +20,15 @@ use crate::{
     api,
     broker::{BrokerSettings, connection::Link, presence, publisher::Publisher},
     config::{Config, Role},
+    ledger::PostgresLedger,
     publish::TaskPublisher,
     router::{self, Router},
     scheduler::{
         claim::{self, ClaimSettings},
         relay::{self, RelaySettings},
+        retention::{self, RetentionSettings},
     },
-    store::Store,
+    store::{Store, retention::Kept},
     supervisor::supervise,
     telemetry::{exporter::Exporter, health::Health, metrics},
     topology::export::used_by_serve,
@@ -235,6 +236,7 @@ fn start(role: Role, config: &Config, shared: &Shared, roles: &mut JoinSet<()>) 
                 let run = || claim::run(store.clone(), settings.clone(), health.clone(), cancel.clone());
                 supervise(name, health.clone(), cancel.clone(), run).await;
             });
+            prune(config, shared, roles);
         }
         Role::Relay => {
             health.expect(name);
@@ -269,7 +271,7 @@ fn start(role: Role, config: &Config, shared: &Shared, roles: &mut JoinSet<()>) 
             let ledger = shared
                 .store
                 .clone()
-                .map(|store| Arc::new(LedgerOfStore(store)) as Arc<dyn router::Ledger>);
+                .map(|store| Arc::new(PostgresLedger::from(store)) as Arc<dyn router::Ledger>);
             let router = Router::new(link, publisher, config.limits.envelope(), ledger);
             health.expect(name);
             // Its three consumers come back by themselves and register with health one by one; a panic ends them all.
@@ -288,18 +290,30 @@ fn start(role: Role, config: &Config, shared: &Shared, roles: &mut JoinSet<()>) 
     }
 }
 
-/// The ledger as the router sees it.
-struct LedgerOfStore(Store);
-
-#[async_trait]
-impl router::Ledger for LedgerOfStore {
-    async fn unroutable(&self, task_id: &str, why: &str) -> Result<bool, String> {
-        self.0
-            .tasks()
-            .unroutable(task_id, why)
-            .await
-            .map_err(|error| error.to_string())
-    }
+/// Goes with the scheduler: any number of instances may have it, and one at a time works.
+fn prune(config: &Config, shared: &Shared, roles: &mut JoinSet<()>) {
+    let (health, cancel) = (shared.health.clone(), shared.cancel.clone());
+    let Some(store) = shared.store.clone() else { return };
+    let kept = &config.retention;
+    let keep = [
+        (Kept::Success, kept.success),
+        (Kept::Failed, kept.failed),
+        (Kept::Canceled, kept.canceled),
+        (Kept::Unreported, kept.unreported),
+        (Kept::CronFires, kept.cron_fires),
+    ];
+    let settings = RetentionSettings {
+        keep: keep
+            .into_iter()
+            .filter_map(|(kind, keep)| Some((kind, keep?)))
+            .collect(),
+        interval: kept.interval,
+    };
+    health.expect(retention::ROLE);
+    roles.spawn(async move {
+        let run = || retention::run(store.clone(), settings.clone(), health.clone(), cancel.clone());
+        supervise(retention::ROLE, health.clone(), cancel.clone(), run).await;
+    });
 }
 
 /// SIGTERM and SIGINT.

@@ -158,10 +158,8 @@ pub(super) fn of_store(error: &StoreError, config: &Config) -> Failure {
             Exit::Unavailable,
             "check user and password in DATABASE_URL, and the server's pg_hba.conf",
         ),
-        StoreError::Bad(_) => (
-            Exit::Failed,
-            "check the user's rights in the database, and the server's log",
-        ),
+        StoreError::Forbidden(_) => (Exit::Failed, "grant the user that right in the database"),
+        StoreError::Bad(_) => (Exit::Failed, "look at the server's log"),
     };
     let place = config
         .database

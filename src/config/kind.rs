@@ -8,6 +8,9 @@ use toml::Value;
 
 use super::url::{AmqpUrl, DatabaseUrl, ManagementUrl};
 
+/// Written where nothing is to be deleted.
+pub(super) const NEVER: &str = "never";
+
 /// A kind of value with its limits.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
@@ -34,6 +37,11 @@ pub enum Kind {
     Duration {
         /// Shortest, in milliseconds.
         min: u64,
+        /// Longest, in milliseconds.
+        max: u64,
+    },
+    /// How long something is kept: as a duration, or `never` for never deleted.
+    Keep {
         /// Longest, in milliseconds.
         max: u64,
     },
@@ -107,6 +115,12 @@ impl Kind {
                 }
                 Ok(Value::from(given))
             }
+            Self::Keep { max } => match raw {
+                Value::String(given) if given.trim() == NEVER => Ok(Value::from(NEVER)),
+                _ => Self::Duration { min: 0, max }
+                    .read(raw)
+                    .map_err(|why| format!("{why}, nor {NEVER:?}")),
+            },
             Self::Choice(names) => {
                 let given = text(raw)?.trim();
                 if names.contains(&given) {
@@ -175,6 +189,17 @@ mod tests {
             "\"1h\" is not between 100ms and 10s"
         );
         assert!(span.read(&Value::from("-1s")).is_err());
+    }
+
+    #[test]
+    fn what_is_kept_may_be_kept_for_ever() {
+        let keep = Kind::Keep { max: 1_000 };
+        for good in ["never", "500ms", "0s"] {
+            assert_eq!(keep.read(&Value::from(good)), Ok(Value::from(good)));
+        }
+        for bad in [Value::from("2s"), Value::from("ever"), Value::from(0)] {
+            assert!(keep.read(&bad).unwrap_err().contains("never"), "{bad}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The settings as small types, a struct per section. Each field's documentation ends with its environment
 //! variable, its default and its unit; a test holds that against the table of settings.
 //!
-//! May import: `core` and `url`.
+//! May import: `core`, `kind` and `url`.
 
 use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -10,6 +10,7 @@ use tidegate_core::envelope;
 
 use super::{
     ConfigError,
+    kind::NEVER,
     url::{AmqpUrl, DatabaseUrl, ManagementUrl},
 };
 
@@ -37,6 +38,8 @@ pub struct Config {
     pub scheduler: Scheduler,
     /// The relay.
     pub relay: Relay,
+    /// What is kept how long.
+    pub retention: Retention,
     /// Logging.
     pub log: Log,
 }
@@ -173,6 +176,30 @@ pub struct Relay {
     pub batch: u32,
 }
 
+/// `[retention]`: what is kept how long; `None` is for ever.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Retention {
+    /// Tasks that succeeded. (`TIDEGATE_RETENTION_SUCCESS`, default `7d`, duration)
+    #[serde(deserialize_with = "keep")]
+    pub success: Option<Duration>,
+    /// Tasks that failed for good. (`TIDEGATE_RETENTION_FAILED`, default `30d`, duration)
+    #[serde(deserialize_with = "keep")]
+    pub failed: Option<Duration>,
+    /// Tasks that were cancelled. (`TIDEGATE_RETENTION_CANCELED`, default `7d`, duration)
+    #[serde(deserialize_with = "keep")]
+    pub canceled: Option<Duration>,
+    /// Tasks of whose end nobody tells. (`TIDEGATE_RETENTION_UNREPORTED`, default `30d`, duration)
+    #[serde(deserialize_with = "keep")]
+    pub unreported: Option<Duration>,
+    /// Cron occurrences. (`TIDEGATE_RETENTION_CRON_FIRES`, default `30d`, duration)
+    #[serde(deserialize_with = "keep")]
+    pub cron_fires: Option<Duration>,
+    /// Pause between two looks. (`TIDEGATE_RETENTION_INTERVAL`, default `10m`, duration)
+    #[serde(deserialize_with = "span")]
+    pub interval: Duration,
+}
+
 /// `[log]`: logging.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -238,4 +265,14 @@ impl Limits {
 fn span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(deserializer)?;
     humantime::parse_duration(&text).map_err(serde::de::Error::custom)
+}
+
+fn keep<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    if text == NEVER {
+        return Ok(None);
+    }
+    humantime::parse_duration(&text)
+        .map(Some)
+        .map_err(serde::de::Error::custom)
 }

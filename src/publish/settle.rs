@@ -58,14 +58,31 @@ impl Settler {
         disposition: Disposition,
         failure: &Failure,
     ) -> Settled {
+        let published = self
+            .publish(&incoming, known, queue, attempt, disposition, failure)
+            .await;
+        acknowledge(incoming, published).await
+    }
+
+    /// The first half of [`settle`](Self::settle), for a caller that has something to write down before
+    /// [`acknowledge`]: publishes what `disposition` asks for. Returns whether that is confirmed.
+    pub async fn publish(
+        &self,
+        incoming: &Incoming,
+        known: &Known,
+        queue: &str,
+        attempt: u32,
+        disposition: Disposition,
+        failure: &Failure,
+    ) -> bool {
         let task_type = known.task_type.as_deref();
         let publisher = &self.publisher;
-        let published = match disposition {
+        match disposition {
             Disposition::Ack => true,
             Disposition::Retry { delay } => {
                 let next = attempt.saturating_add(1);
                 let sent = self
-                    .persist(|| publisher.retry(&incoming, known, queue, delay, next, failure))
+                    .persist(|| publisher.retry(incoming, known, queue, delay, next, failure))
                     .await;
                 if sent {
                     metrics::retried(task_type, self.role);
@@ -74,7 +91,7 @@ impl Settler {
             }
             Disposition::Dead { reason } => {
                 let sent = self
-                    .persist(|| publisher.dead(&incoming, known, reason, failure))
+                    .persist(|| publisher.dead(incoming, known, reason, failure))
                     .await;
                 if sent {
                     metrics::dead_lettered(task_type, reason.as_str(), self.role);
@@ -85,12 +102,8 @@ impl Settler {
                 }
                 sent
             }
-            Disposition::GiveBack => {
-                self.persist(|| publisher.give_back(&incoming, known, queue))
-                    .await
-            }
-        };
-        acknowledge(incoming, published).await
+            Disposition::GiveBack => self.persist(|| publisher.give_back(incoming, known, queue)).await,
+        }
     }
 
     /// Sends `incoming`, which came before its time, back to `queue` after `delay`, as the same attempt.
@@ -138,7 +151,8 @@ impl Settler {
     }
 }
 
-async fn acknowledge(incoming: Incoming, published: bool) -> Settled {
+/// Acknowledges what is `published`, and puts back what could not be.
+pub async fn acknowledge(incoming: Incoming, published: bool) -> Settled {
     let settled = if published {
         incoming.ack().await
     } else {

@@ -11,12 +11,14 @@
 //! | [`claim`] | the loop that reads due cron rows and writes back what [`occurrence`] decides |
 //! | `shards` | in which order an instance works through the cron rows |
 //! | [`relay`] | the loop that hands due tasks over to the broker |
+//! | [`retention`] | the loop that deletes what has been kept long enough |
 
 pub mod admin;
 pub mod claim;
 pub mod occurrence;
 pub mod payload;
 pub mod relay;
+pub mod retention;
 mod shards;
 
 use std::time::Duration;

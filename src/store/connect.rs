@@ -10,7 +10,7 @@ use sqlx::{
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 
-use super::{StoreError, cron_tasks::CronTasks, tasks::Tasks};
+use super::{StoreError, cron_tasks::CronTasks, life::Life, retention::Retention, tasks::Tasks};
 
 /// How the ledger is connected to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,6 +104,16 @@ impl Store {
     /// The tasks.
     pub fn tasks(&self) -> Tasks<'_> {
         Tasks::new(&self.pool)
+    }
+
+    /// The life of tasks after the hand-over.
+    pub fn life(&self) -> Life<'_> {
+        Life::new(&self.pool)
+    }
+
+    /// Pruning by age.
+    pub fn retention(&self) -> Retention<'_> {
+        Retention::new(&self.pool)
     }
 
     /// Whether the database answers.

@@ -19,7 +19,10 @@ pub enum StoreError {
     /// The server doesn't let this user in: a wrong user or password, or a rule of `pg_hba.conf`.
     #[error("the database doesn't let this user in: {0}")]
     Denied(String),
-    /// The same call will fail again: a value the tables refuse, missing rights.
+    /// The user is let in and lacks a right: the same call succeeds once it is granted.
+    #[error("the database user may not do this: {0}")]
+    Forbidden(String),
+    /// The same call will fail again: a value the tables refuse.
     #[error("the database refused: {0}")]
     Bad(String),
 }
@@ -74,9 +77,12 @@ fn of_sqlstate(code: &str) -> fn(String) -> StoreError {
         "42P01" | "3F000" | "42703" | "42883" | "42704" => StoreError::SchemaMissing,
         // Unique violation, exclusion violation.
         "23505" | "23P01" => StoreError::Conflict,
+        "42501" => StoreError::Forbidden,
         // Serialisation failure, deadlock, lock not available, read-only (a standby), statement or idle time-out,
-        // a database that is still being created or dropped.
-        "40001" | "40P01" | "55P03" | "25006" | "57014" | "25P03" | "3D000" => StoreError::Unavailable,
+        // a database that is still being created or dropped, or that lets nobody in for now.
+        "40001" | "40P01" | "55P03" | "25006" | "57014" | "25P03" | "3D000" | "55000" => {
+            StoreError::Unavailable
+        }
         // Invalid authorisation: a wrong user or password.
         _ if code.starts_with("28") => StoreError::Denied,
         // Connection exceptions, insufficient resources, operator intervention, system errors.
@@ -103,6 +109,7 @@ mod tests {
         assert!(matches!(kind("42P01"), StoreError::SchemaMissing(_)));
         assert!(matches!(kind("23505"), StoreError::Conflict(_)));
         assert!(matches!(kind("23514"), StoreError::Bad(_)));
+        assert!(matches!(kind("42501"), StoreError::Forbidden(_)));
         assert!(
             matches!(kind("28P01"), StoreError::Denied(_)),
             "a wrong password doesn't heal"

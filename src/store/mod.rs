@@ -10,6 +10,8 @@
 //! | [`cron_tasks`] | cron rows: read, decided by the caller, and written back in one statement |
 //! | [`cron_admin`] | cron rows as people keep them, and their history |
 //! | [`tasks`] | tasks from insert to end: outbox, cancel and move, lists |
+//! | [`life`] | a task after the hand-over: claimed, ended, asked to be cancelled |
+//! | [`retention`] | what has been kept long enough goes |
 //! | [`wake`] | `NOTIFY` as a wake-up that can be waited for |
 //! | [`error`] | what a caller does about a failure |
 
@@ -17,7 +19,9 @@ pub mod connect;
 pub mod cron_admin;
 pub mod cron_tasks;
 pub mod error;
+pub mod life;
 pub mod migrate;
+pub mod retention;
 pub mod tasks;
 pub mod wake;
 

@@ -40,10 +40,19 @@ pub(super) fn start_at_zero() {
     for purpose in ["publish", "consume"] {
         count_connections(purpose, |_| {});
     }
-    for role in ["scheduler", "relay", "router"] {
+    for role in ["scheduler", "relay", "router", "retention"] {
         counter!("tidegate_role_restarts_total", "role" => role).increment(0);
     }
     cron_rows_in_error(0);
+    for kind in ["start", "result", "cancel"] {
+        counter!("tidegate_ledger_statements_total", "kind" => kind).increment(0);
+        counter!("tidegate_ledger_tasks_total", "kind" => kind).increment(0);
+    }
+    counter!("tidegate_ledger_results_late_total").increment(0);
+    counter!("tidegate_ledger_results_lost_total").increment(0);
+    for kind in ["success", "failed", "canceled", "unreported", "cron_fires"] {
+        pruned(kind, 0);
+    }
 }
 
 fn task_type_at_zero(task_type: &str) {
@@ -137,6 +146,27 @@ pub fn cron_rows_in_error(rows: u64) {
 /// The relay handed over `rows` tasks with `outcome`.
 pub fn relayed(outcome: &'static str, rows: u64) {
     counter!("tidegate_relayed_total", "outcome" => outcome).increment(rows);
+}
+
+/// A worker asked the ledger about `tasks` tasks in one statement of `kind`: `start`, `result` or `cancel`.
+pub fn ledger_asked(kind: &'static str, tasks: usize) {
+    counter!("tidegate_ledger_statements_total", "kind" => kind).increment(1);
+    counter!("tidegate_ledger_tasks_total", "kind" => kind).increment(tasks as u64);
+}
+
+/// A task was acknowledged before the ledger had its result, which is told in the background.
+pub fn ledger_result_late() {
+    counter!("tidegate_ledger_results_late_total").increment(1);
+}
+
+/// A result never reached the ledger.
+pub fn ledger_result_lost() {
+    counter!("tidegate_ledger_results_lost_total").increment(1);
+}
+
+/// Retention deleted `rows` rows of `kind`.
+pub fn pruned(kind: &'static str, rows: u64) {
+    counter!("tidegate_pruned_total", "kind" => kind).increment(rows);
 }
 
 /// Connections that stand, by purpose (`publish` or `consume`), and how many of them are blocked. The gauges say whether

@@ -5,21 +5,24 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use chrono::Utc;
 use futures::FutureExt;
 use tidegate_core::{
-    dispose::{Attempt, Disposition, Outcome, dispose, early_by, may_start},
+    dispose::{Attempt, DeadReason, Disposition, Outcome, dispose, early_by, may_start},
     envelope::{Envelope, Limits},
-    headers,
+    headers::{self, Origin},
     policy::RetryPolicy,
 };
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::handler::{Context, Entry, Handlers, TaskError};
+use super::{
+    handler::{Context, Entry, Handlers, TaskError},
+    ledger::{Ask, End, Report, Verdict, client::Client},
+};
 use crate::{
     broker::{consumer::Incoming, message},
     publish::{
         reading::{Reading, known, read},
         resend::{Failure, Known},
-        settle::{Settled, Settler},
+        settle::{Settled, Settler, acknowledge},
     },
     telemetry::metrics,
 };
@@ -28,16 +31,48 @@ use crate::{
 pub(super) struct Station {
     /// The queue deliveries come from; retries go back to it and only there.
     pub(super) queue: Arc<str>,
+    /// The business queue: the same, but for a high lane.
+    pub(super) business: Arc<str>,
     pub(super) policy: RetryPolicy,
     pub(super) limits: Limits,
     /// How long a handler may run where the envelope says nothing.
     pub(super) default_timeout: Duration,
     pub(super) handlers: Handlers,
     pub(super) settler: Settler,
+    /// Asked about tasks that came from the ledger.
+    pub(super) ledger: Option<Client>,
     /// Cancelled when the worker begins to shut down.
     pub(super) shutdown: CancellationToken,
     /// Cancelled at the end of the grace period: what still runs is interrupted.
     pub(super) hurry: CancellationToken,
+}
+
+/// Longest wait for the ledger's word on a delivery. Then it goes to the ladder, so that deliveries which need no
+/// word find a free slot.
+const CLAIM_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long it stays there: from this, to three times as long.
+const CLAIM_PAUSE: Duration = Duration::from_secs(5);
+
+/// What comes of asking for the ledger's word.
+enum Claimed {
+    Told(Verdict),
+    /// The worker stops.
+    Stopping,
+    /// The ledger is away, or somebody keeps the row locked.
+    Unanswered,
+}
+
+/// What the ledger has to do with a delivery.
+enum Followed<'a> {
+    /// Nothing: there is no ledger, the task did not come from it, or it follows another delivery.
+    No,
+    /// Its end is reported; `run` numbers the start, if there was one.
+    Yes {
+        client: &'a Client,
+        ask: Ask,
+        run: Option<i32>,
+    },
 }
 
 impl Station {
@@ -53,8 +88,18 @@ impl Station {
                 failure,
             } => {
                 metrics::consumed(known.task_type.as_deref(), &self.queue);
+                let followed = self.followed(&incoming, &known);
                 return self
-                    .end(incoming, &known, number, None, outcome, &failure, Duration::ZERO)
+                    .end(
+                        incoming,
+                        &known,
+                        number,
+                        None,
+                        outcome,
+                        &failure,
+                        Duration::ZERO,
+                        followed,
+                    )
                     .await;
             }
         };
@@ -66,9 +111,26 @@ impl Station {
             return self.settler.defer(incoming, &known, &self.queue, delay).await;
         }
         let allowed = self.policy.allowed_retries(envelope.max_retries);
-        let started = Instant::now();
+        let mut followed = self.followed(&incoming, &known);
+        let mut started = Instant::now();
         let (outcome, failure) = if may_start(crashes, allowed) {
-            self.run(&incoming, &envelope, number).await
+            let verdict = match self.claim(&mut followed).await {
+                Claimed::Told(verdict) => verdict,
+                Claimed::Stopping => return self.give_back(incoming).await,
+                Claimed::Unanswered => {
+                    let pause = CLAIM_PAUSE.mul_f64(1.0 + 2.0 * rand::random::<f64>());
+                    return self.settler.defer(incoming, &known, &self.queue, pause).await;
+                }
+            };
+            started = Instant::now();
+            match verdict {
+                Verdict::Start { .. } => self.run(&incoming, &envelope, number, &followed).await,
+                Verdict::Canceled => {
+                    let message = "cancelled after it had left the ledger and before it started".to_owned();
+                    (Outcome::CanceledInFlight, failure("canceled", message))
+                }
+                Verdict::Done => (Outcome::Duplicate, failure("", String::new())),
+            }
         } else {
             let message =
                 format!("the broker took it back {crashes} times from workers that died holding it");
@@ -85,8 +147,43 @@ impl Station {
             outcome,
             &failure,
             started.elapsed(),
+            followed,
         )
         .await
+    }
+
+    fn followed(&self, incoming: &Incoming, known: &Known) -> Followed<'_> {
+        let origin = message::text(&incoming.properties, headers::ORIGIN).and_then(Origin::parse);
+        match (&self.ledger, &known.task_id) {
+            (Some(client), Some(task_id)) if origin.is_some_and(Origin::has_row) => Followed::Yes {
+                client,
+                ask: Ask {
+                    task_id: task_id.clone(),
+                    queue: self.business.to_string(),
+                },
+                run: None,
+            },
+            _ => Followed::No,
+        }
+    }
+
+    /// Asks whether the delivery may start; one that the ledger has nothing to do with may.
+    async fn claim(&self, followed: &mut Followed<'_>) -> Claimed {
+        let Followed::Yes { client, ask, run } = followed else {
+            return Claimed::Told(Verdict::Start { run: None });
+        };
+        let verdict = tokio::select! {
+            biased;
+            () = self.shutdown.cancelled() => return Claimed::Stopping,
+            verdict = client.start(ask) => verdict,
+            () = tokio::time::sleep(CLAIM_PATIENCE) => return Claimed::Unanswered,
+        };
+        match verdict {
+            Verdict::Start { run: None } => *followed = Followed::No,
+            Verdict::Start { run: number } => *run = number,
+            Verdict::Canceled | Verdict::Done => {}
+        }
+        Claimed::Told(verdict)
     }
 
     /// Gives a delivery back that was not started.
@@ -101,7 +198,35 @@ impl Station {
             .await
     }
 
-    async fn run(&self, incoming: &Incoming, envelope: &Arc<Envelope>, number: u32) -> (Outcome, Failure) {
+    async fn run(
+        &self,
+        incoming: &Incoming,
+        envelope: &Arc<Envelope>,
+        number: u32,
+        followed: &Followed<'_>,
+    ) -> (Outcome, Failure) {
+        let watched = match followed {
+            Followed::Yes { client, ask, .. } => Some(client.watch(&ask.task_id)),
+            Followed::No => None,
+        };
+        let cancel = watched
+            .as_ref()
+            .map(|watched| watched.cancel.clone())
+            .unwrap_or_default();
+        let (outcome, failure) = self.attempt(incoming, envelope, number, cancel.clone()).await;
+        if cancel.is_cancelled() {
+            return (outcome.after_cancel(), failure);
+        }
+        (outcome, failure)
+    }
+
+    async fn attempt(
+        &self,
+        incoming: &Incoming,
+        envelope: &Arc<Envelope>,
+        number: u32,
+        cancel: CancellationToken,
+    ) -> (Outcome, Failure) {
         let Some(handler) = self.handlers.get(envelope.task_type.as_str()) else {
             let message = format!("no handler for {} in this worker", envelope.task_type);
             return (Outcome::UnknownTaskType, failure("unknown_task_type", message));
@@ -117,6 +242,7 @@ impl Station {
             attempt: number,
             deadline: Instant::now() + timeout,
             shutdown: self.shutdown.clone(),
+            cancel: cancel.clone(),
         };
         let deadline = context.deadline;
         // Both the call and its future are the user's code and may panic.
@@ -136,6 +262,7 @@ impl Station {
                     (Outcome::Retry { after }, Failure { kind, message })
                 }
                 Ok(Err(TaskError::Reject { kind, message })) => (Outcome::Reject, Failure { kind, message }),
+                Ok(Err(TaskError::Canceled)) => self.ended_as_canceled(&cancel),
                 Err(panic) => (Outcome::Panicked, panicked(panic.as_ref())),
             },
             () = tokio::time::sleep_until(deadline) => {
@@ -143,6 +270,19 @@ impl Station {
             }
             () = self.hurry.cancelled() => (Outcome::Interrupted, failure("", String::new())),
         }
+    }
+
+    /// A handler may give up only what somebody asked to cancel: anything else would lose the task.
+    fn ended_as_canceled(&self, cancel: &CancellationToken) -> (Outcome, Failure) {
+        let outcome = if cancel.is_cancelled() {
+            Outcome::Canceled
+        } else if self.shutdown.is_cancelled() {
+            Outcome::Interrupted
+        } else {
+            let message = "the handler ended as canceled, but nobody has asked to cancel the task".to_owned();
+            return (Outcome::Retry { after: None }, failure("canceled", message));
+        };
+        (outcome, failure("", String::new()))
     }
 
     #[allow(clippy::too_many_arguments, reason = "one call, made twice above")]
@@ -155,6 +295,7 @@ impl Station {
         outcome: Outcome,
         failure: &Failure,
         took: Duration,
+        followed: Followed<'_>,
     ) -> Settled {
         metrics::attempt_ended(known.task_type.as_deref(), outcome.as_str(), Some(took));
         let attempt = Attempt {
@@ -164,10 +305,56 @@ impl Station {
         };
         let disposition = dispose(&attempt, &self.policy, outcome);
         tracing::debug!(task_id = known.task_id.as_deref(), queue = %self.queue, number, outcome = outcome.as_str(), ?disposition, "attempt ended");
-        self.settler
-            .settle(incoming, known, &self.queue, number, disposition, failure)
-            .await
+        let published = self
+            .settler
+            .publish(&incoming, known, &self.queue, number, disposition, failure)
+            .await;
+        // Not before the outcome is durable, and before the acknowledgement: dying in between repeats, never forgets.
+        if published
+            && let Followed::Yes { client, ask, run } = followed
+            && let Some(end) = end_of(outcome, disposition)
+        {
+            let report = Report {
+                task_id: ask.task_id,
+                queue: ask.queue,
+                run,
+                end,
+                error: error_text(disposition, failure),
+            };
+            client.report(report).await;
+        }
+        acknowledge(incoming, published).await
     }
+}
+
+/// What the ledger is told; `None`: it knows.
+fn end_of(outcome: Outcome, disposition: Disposition) -> Option<End> {
+    match disposition {
+        Disposition::Ack => match outcome {
+            Outcome::Duplicate => None,
+            Outcome::Canceled => Some(End::Canceled),
+            _ => Some(End::Success),
+        },
+        Disposition::Retry { .. } => Some(End::Retrying),
+        Disposition::Dead {
+            reason: DeadReason::CanceledInFlight,
+        } => None,
+        Disposition::Dead { .. } => Some(End::Failed),
+        Disposition::GiveBack => Some(End::GivenBack),
+    }
+}
+
+/// Reason, kind and text, bounded as they are in headers.
+fn error_text(disposition: Disposition, failure: &Failure) -> Option<String> {
+    let reason = match disposition {
+        Disposition::Dead { reason } => reason.as_str(),
+        _ => "",
+    };
+    let parts: Vec<&str> = [reason, &failure.kind, &failure.message]
+        .into_iter()
+        .filter(|part| !part.is_empty())
+        .collect();
+    (!parts.is_empty()).then(|| headers::cut_error(&parts.join(": ")))
 }
 
 fn failure(kind: &str, message: String) -> Failure {

@@ -5,11 +5,15 @@ use std::{collections::HashMap, future::Future, sync::Arc, time::Duration};
 use serde::de::DeserializeOwned;
 use tidegate_core::{envelope::Limits, names::Names, task::TaskType};
 use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use super::{
     attempt::Station,
     handler::{Context, Handlers, TaskError, erase},
+    ledger::{
+        Ledger,
+        client::{Loops, client},
+    },
     queue::{Lane, QueueLoop},
 };
 use crate::{
@@ -65,6 +69,7 @@ pub struct WorkerBuilder {
     grace: Duration,
     limits: Limits,
     health: Health,
+    ledger: Option<Arc<dyn Ledger>>,
 }
 
 impl std::fmt::Debug for WorkerBuilder {
@@ -149,6 +154,14 @@ impl WorkerBuilder {
         self
     }
 
+    /// Asks `ledger` before a task is started that came from it, and tells it how each ended. Without one, such tasks
+    /// run all the same, and nobody can cancel them once they are handed over.
+    #[must_use]
+    pub fn ledger(mut self, ledger: impl Ledger + 'static) -> Self {
+        self.ledger = Some(Arc::new(ledger));
+        self
+    }
+
     /// Checks everything; connects to nothing yet. Must be called inside a tokio runtime.
     pub fn build(self) -> Result<Worker, BuildError> {
         if let Some(problem) = self.problem {
@@ -182,14 +195,20 @@ impl WorkerBuilder {
         for task_type in self.handlers.keys() {
             metrics::know_task_type(task_type);
         }
+        let (ledger, following) = self
+            .ledger
+            .map(|ledger| client(ledger, &self.health, hurry.clone()))
+            .unzip();
         let station = |queue: &str, described: &BusinessQueue| {
             Arc::new(Station {
                 queue: queue.into(),
+                business: described.name.as_str().into(),
                 policy: described.retry,
                 limits: self.limits,
                 default_timeout: self.default_timeout,
                 handlers: self.handlers.clone(),
                 settler: settler.clone(),
+                ledger: ledger.clone(),
                 shutdown: shutdown.clone(),
                 hurry: hurry.clone(),
             })
@@ -221,6 +240,7 @@ impl WorkerBuilder {
             shutdown,
             hurry,
             grace: self.grace,
+            following,
         })
     }
 }
@@ -232,6 +252,7 @@ pub struct Worker {
     shutdown: CancellationToken,
     hurry: CancellationToken,
     grace: Duration,
+    following: Option<Loops>,
 }
 
 impl std::fmt::Debug for Worker {
@@ -257,12 +278,16 @@ impl Worker {
             grace: Duration::from_secs(25),
             limits: Limits::standard(),
             health: Health::default(),
+            ledger: None,
         }
     }
 
     /// Runs until `stop` is cancelled, then shuts down: nothing new starts, what has not started is given back,
     /// what runs may finish within the grace period and is interrupted and given back after it.
     pub async fn run(self, stop: CancellationToken) {
+        let following = self
+            .following
+            .map(|following| AbortOnDropHandle::new(tokio::spawn(following.run())));
         let mut loops = JoinSet::new();
         for queue in self.loops {
             loops.spawn(queue.run_on());
@@ -282,6 +307,14 @@ impl Worker {
                     tracing::warn!("the broker does not take back what was interrupted; leaving it unacknowledged");
                 }
             }
+        }
+        // It ends by itself once every result is written.
+        if let Some(following) = following
+            && tokio::time::timeout(LAST_WORDS, following).await.is_err()
+        {
+            tracing::warn!(
+                "the ledger doesn't take the last results; it goes on showing those tasks as they were"
+            );
         }
         // Against a broker that hangs the link may be busy connecting for longer than anybody waits for us.
         let _ = tokio::time::timeout(LAST_WORDS, self.link.close()).await;

@@ -20,6 +20,9 @@ pub struct Context {
     pub deadline: Instant,
     /// Cancelled when the worker shuts down: finish soon, or be given back at the end of the grace period.
     pub shutdown: CancellationToken,
+    /// Cancelled within a second or two of somebody asking to cancel this task, where the worker has a ledger. The
+    /// handler decides: it may finish, or undo what it did and answer [`TaskError::canceled`].
+    pub cancel: CancellationToken,
 }
 
 /// A failed attempt: tried again, or not.
@@ -42,9 +45,17 @@ pub enum TaskError {
         /// What happened.
         message: String,
     },
+    /// Ended because somebody asked to cancel the task: acknowledged, and not tried again. Without such a request it
+    /// is a failed attempt, or at a shutdown an interrupted one.
+    Canceled,
 }
 
 impl TaskError {
+    /// Ended because [`Context::cancel`] was cancelled.
+    pub fn canceled() -> Self {
+        Self::Canceled
+    }
+
     /// Try again by the queue's policy.
     pub fn retry(kind: &str, message: impl fmt::Display) -> Self {
         Self::Retry {
@@ -77,6 +88,7 @@ impl fmt::Debug for TaskError {
         match self {
             Self::Retry { after, kind, message } => write!(f, "Retry({kind}: {message}, after {after:?})"),
             Self::Reject { kind, message } => write!(f, "Reject({kind}: {message})"),
+            Self::Canceled => f.write_str("Canceled"),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! The consumer runtime: handlers are functions from a payload to an outcome; the runtime owns what goes wrong
 //! around them.
 //!
-//! May import: `core`, `topology`, `broker`, `publish`, `telemetry`. It knows no database: a handler brings its own.
+//! May import: `core`, `topology`, `broker`, `publish`, `telemetry`. It knows no database: a handler brings its own,
+//! and the ledger is reached by a trait, [`ledger::Ledger`].
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -33,6 +34,7 @@
 mod attempt;
 mod builder;
 mod handler;
+pub mod ledger;
 mod queue;
 
 pub use builder::{BuildError, Worker, WorkerBuilder};

@@ -5,6 +5,7 @@
 
 mod delays;
 mod destination_gone;
+mod ledger_worker;
 mod outcomes;
 mod platform;
 mod poison;

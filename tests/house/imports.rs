@@ -13,6 +13,7 @@ const MODULES: &[(&str, &[&str])] = &[
     ("broker", &["supervisor", "telemetry", "topology"]),
     ("cli", EVERYTHING),
     ("config", &[]),
+    ("ledger", &["router", "store", "worker"]),
     ("lib", EVERYTHING),
     ("main", EVERYTHING),
     ("publish", &["broker", "supervisor", "telemetry", "topology"]),

@@ -40,6 +40,14 @@ impl Database {
         store(&self.database)
     }
 
+    /// The same ledger with the rights of `role` only.
+    pub(crate) fn store_as(&self, role: &str) -> Store {
+        let url = self.database.url();
+        let separator = if url.contains('?') { '&' } else { '?' };
+        let url = SecretString::from(format!("{url}{separator}options=-c%20role%3D{role}"));
+        Store::connect(&url, &StoreSettings::default()).unwrap()
+    }
+
     /// Runs a statement.
     pub(crate) async fn execute(&self, sql: &'static str) {
         sqlx::query(sql).execute(&self.sql).await.unwrap();

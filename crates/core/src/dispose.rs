@@ -61,9 +61,25 @@ pub enum Outcome {
     TooLarge,
     /// The payload is not what the handler of its type and version expects.
     ContractViolation,
+    /// Somebody asked to cancel it while it ran, and the handler ended for that.
+    Canceled,
+    /// It was cancelled before it started; its handler was not entered.
+    CanceledInFlight,
+    /// Its queue has had it to success before; its handler was not entered.
+    Duplicate,
 }
 
 impl Outcome {
+    /// What counts once somebody has asked to cancel the running task: it is not tried again, so what would have
+    /// led to another attempt ends it. Success, a business error and the rest stay what they are.
+    #[must_use]
+    pub const fn after_cancel(self) -> Self {
+        match self {
+            Self::Retry { .. } | Self::TimedOut | Self::Panicked => Self::Canceled,
+            other => other,
+        }
+    }
+
     /// The outcome as a metrics label.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -81,6 +97,9 @@ impl Outcome {
             Self::InvalidEnvelope => "invalid_envelope",
             Self::TooLarge => "too_large",
             Self::ContractViolation => "contract_violation",
+            Self::Canceled => "canceled",
+            Self::CanceledInFlight => "canceled_in_flight",
+            Self::Duplicate => "duplicate",
         }
     }
 }
@@ -191,7 +210,7 @@ pub struct Attempt {
 pub fn dispose(attempt: &Attempt, policy: &RetryPolicy, outcome: Outcome) -> Disposition {
     let dead = |reason| Disposition::Dead { reason };
     match outcome {
-        Outcome::Done => Disposition::Ack,
+        Outcome::Done | Outcome::Canceled | Outcome::Duplicate => Disposition::Ack,
         Outcome::Interrupted => Disposition::GiveBack,
         Outcome::Retry { after } => retry_or(attempt, policy, after, DeadReason::RetriesExhausted),
         Outcome::TimedOut | Outcome::Panicked | Outcome::Refused => {
@@ -206,6 +225,7 @@ pub fn dispose(attempt: &Attempt, policy: &RetryPolicy, outcome: Outcome) -> Dis
         Outcome::InvalidEnvelope => dead(DeadReason::InvalidEnvelope),
         Outcome::TooLarge => dead(DeadReason::TooLarge),
         Outcome::ContractViolation => dead(DeadReason::ContractViolation),
+        Outcome::CanceledInFlight => dead(DeadReason::CanceledInFlight),
     }
 }
 

@@ -61,6 +61,11 @@ impl Origin {
         }
     }
 
+    /// Whether the ledger has, or had, a row of such a task.
+    pub fn has_row(self) -> bool {
+        self != Self::Amqp
+    }
+
     /// The origin that `text` names, if it is one of ours.
     pub fn parse(text: &str) -> Option<Self> {
         [Self::Amqp, Self::Http, Self::Sql, Self::Cron, Self::Replay]

@@ -34,6 +34,10 @@ fn outcome(v: &serde_json::Value) -> Outcome {
         "unknown_task_type" => Outcome::UnknownTaskType,
         "invalid_envelope" => Outcome::InvalidEnvelope,
         "too_large" => Outcome::TooLarge,
+        "contract_violation" => Outcome::ContractViolation,
+        "canceled" => Outcome::Canceled,
+        "canceled_in_flight" => Outcome::CanceledInFlight,
+        "duplicate" => Outcome::Duplicate,
         other => panic!("{other}"),
     }
 }
@@ -92,7 +96,7 @@ fn vectors() {
         };
         assert_eq!(dispose(&attempt, &policies(v), outcome), expected, "{v}");
     }
-    assert_eq!(seen.len(), 13, "every outcome has a vector");
+    assert_eq!(seen.len(), 17, "every outcome has a vector");
     for v in vectors["backoff"].as_array().unwrap() {
         let retry = v["retry"].as_u64().unwrap() as u32;
         let got = policies(v).backoff(retry, v["sample"].as_f64().unwrap());
@@ -146,6 +150,28 @@ fn invalid_policies_name_the_key() {
         ..RetryPolicy::standard()
     };
     assert_eq!(longest.validate(), Ok(()));
+}
+
+#[test]
+fn after_a_request_to_cancel_nothing_is_tried_again() {
+    let another_attempt = [
+        Outcome::Retry { after: Some(ms(5)) },
+        Outcome::TimedOut,
+        Outcome::Panicked,
+    ];
+    for outcome in another_attempt {
+        assert_eq!(outcome.after_cancel(), Outcome::Canceled);
+    }
+    // The next worker asks the ledger again before it starts what was given back.
+    let others = [
+        Outcome::Done,
+        Outcome::Reject,
+        Outcome::Interrupted,
+        Outcome::Canceled,
+    ];
+    for outcome in others {
+        assert_eq!(outcome.after_cancel(), outcome);
+    }
 }
 
 #[test]
