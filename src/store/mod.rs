@@ -9,6 +9,7 @@
 //! | [`migrate`] | the embedded migrations |
 //! | [`cron_tasks`] | cron rows: due ones locked, decided and written back in one transaction |
 //! | [`tasks`] | the outbox: insert, hand over, take back |
+//! | [`vigil`] | whether the database answers and takes writes, and what must not be used after it did not |
 //! | [`wake`] | `NOTIFY` as a wake-up that can be waited for |
 //! | [`error`] | what a caller does about a failure |
 
@@ -17,6 +18,7 @@ pub mod cron_tasks;
 pub mod error;
 pub mod migrate;
 pub mod tasks;
+pub mod vigil;
 pub mod wake;
 
 pub use connect::{Store, StoreSettings};

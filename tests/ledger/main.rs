@@ -9,6 +9,7 @@ mod claim;
 mod cron_rows;
 mod migrations;
 mod misfire;
+mod outage;
 mod outbox;
 mod relay;
 mod scheduler;

@@ -40,6 +40,11 @@ impl Database {
         store(&self.database)
     }
 
+    /// Its URL with credentials.
+    pub(crate) fn url(&self) -> &str {
+        self.database.url()
+    }
+
     /// Runs a statement.
     pub(crate) async fn execute(&self, sql: &'static str) {
         sqlx::query(sql).execute(&self.sql).await.unwrap();
