@@ -84,7 +84,7 @@ async fn by_lapin(broker: &Broker, bodies: &Arc<Vec<String>>) -> Duration {
                 let properties = BasicProperties::default()
                     .with_delivery_mode(2)
                     .with_content_type("application/json".into())
-                    .with_kind(TASK_TYPE.into())
+                    .with_type(TASK_TYPE.into())
                     .with_message_id(format!("bench-{n:08}").into());
                 let options = BasicPublishOptions {
                     mandatory: true,

@@ -46,8 +46,8 @@ pub(super) struct Trouble {
 }
 
 impl Trouble {
-    fn note(&self) {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    fn note(&self, at: Instant) {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(at);
     }
 
     /// Whether a connection of this age is from before the last trouble.
@@ -92,6 +92,7 @@ impl Store {
 
     /// One look, on `connection` or a new one, which is kept if all is well.
     async fn look(&self, connection: &mut Option<PgConnection>) -> Result<(), StoreError> {
+        let began = Instant::now();
         let held = connection.take();
         let was_held = held.is_some();
         let look = async {
@@ -104,11 +105,15 @@ impl Store {
         };
         let failure = match timeout(SILENCE, look).await {
             Ok(Ok((on, false))) => {
+                // What was opened before, since the last look, may still lead to where the trouble is.
+                if !was_held {
+                    self.trouble.note(began);
+                }
                 *connection = Some(on);
                 return Ok(());
             }
             Ok(Ok((_, true))) => {
-                self.trouble.note();
+                self.trouble.note(Instant::now());
                 StoreError::Unavailable(
                     "it is read-only: a standby, or a primary that was replaced".to_owned(),
                 )
@@ -116,12 +121,12 @@ impl Store {
             Ok(Err(error)) => {
                 // Refused anew says nothing about those that are open.
                 if was_held {
-                    self.trouble.note();
+                    self.trouble.note(Instant::now());
                 }
                 error.into()
             }
             Err(_) => {
-                self.trouble.note();
+                self.trouble.note(Instant::now());
                 self.trouble.silent.notify_waiters();
                 no_answer()
             }
