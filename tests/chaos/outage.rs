@@ -96,7 +96,7 @@ async fn sessions_ended_every_other_second_delay_little_and_lose_nothing() {
     let fires = settle(&schedules, &sql).await;
     let (green, _) = ready(&server, true, RECOVERED).await;
     let late = latest(&fires);
-    assert!(late < 5.0, "an occurrence came {late:.1} s late");
+    assert!(late < 10.0, "an occurrence came {late:.1} s late");
     tidegate_testkit::report(&format!(
         "sessions ended every 2 s: {ended}; occurrences {}, each recorded once, the latest {late:.1} s late; green after {green:.1?}",
         fires.len()
