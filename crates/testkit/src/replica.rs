@@ -2,6 +2,7 @@
 
 use std::{
     net::TcpListener,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::Command,
     time::Duration,
@@ -28,7 +29,12 @@ impl Replica {
     /// Copies the Postgres of `services`, which must be private and of the newest version installed, and follows it. From then
     /// on that Postgres waits with each commit until the replica has it.
     pub async fn of(services: &Services) -> Self {
-        let data = TempDir::with_prefix("tidegate-replica-").expect("a temporary directory can be made");
+        let data = tempfile::Builder::new()
+            .prefix("tidegate-replica-")
+            // Postgres takes no directory that others can read.
+            .permissions(std::fs::Permissions::from_mode(0o700))
+            .tempdir()
+            .expect("a temporary directory can be made");
         let port = TcpListener::bind("127.0.0.1:0")
             .and_then(|listener| listener.local_addr())
             .expect("a port is free")
