@@ -126,8 +126,12 @@ impl Store {
                 error.into()
             }
             Err(_) => {
-                self.trouble.note(Instant::now());
-                self.trouble.silent.notify_waiters();
+                // A session that stands still is dead. To open one may just take long: giving up all others for that would
+                // put an overloaded database under more load.
+                if was_held {
+                    self.trouble.note(Instant::now());
+                    self.trouble.silent.notify_waiters();
+                }
                 no_answer()
             }
         };

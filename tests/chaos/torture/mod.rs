@@ -42,7 +42,7 @@ const LONG: Size = Size {
 };
 
 /// Until the first occurrence and the first task: the servers have noticed the rows by then.
-const NOTICE: Duration = Duration::from_secs(8);
+const NOTICE: Duration = Duration::from_secs(10);
 
 /// How long after the torture everything must be at rest.
 const CALM: Duration = Duration::from_secs(120);

@@ -72,10 +72,13 @@ pub(super) struct Tormented {
 }
 
 impl Tormented {
+    /// Starts one and waits until it works.
     pub(super) async fn start(installation: &Arc<Installation>, clock: i64) -> Self {
+        let server = serve(installation, clock).await;
+        server.wait_ready().await;
         Self {
             installation: Arc::clone(installation),
-            server: serve(installation, clock).await,
+            server,
             deeds: Deeds {
                 wrong_clocks: usize::from(clock != 0),
                 ..Deeds::default()
