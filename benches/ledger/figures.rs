@@ -22,6 +22,14 @@ impl Scale {
         }
     }
 
+    /// A number that is not scaled.
+    pub(crate) fn setting(&self, name: &str, default: u32) -> u32 {
+        std::env::var(name).map_or(default, |text| {
+            text.parse()
+                .unwrap_or_else(|_| panic!("{name} is a whole number, not {text:?}"))
+        })
+    }
+
     /// A count of things.
     pub(crate) fn count(&self, full: u32) -> u32 {
         ((f64::from(full) * self.factor) as u32).max(1)

@@ -86,6 +86,7 @@ const UNPUBLISHED: &str = "scheduled tasks that did not arrive";
 const CANCELED: &str = "tasks seen though cancelled while pending";
 const EARLY: &str = "early";
 const FOREIGN: &str = "arrivals of no task";
+const HOLLOW: &str = "things that must have happened and did not";
 
 impl Books<'_> {
     pub(super) fn close(&self) -> Verdict {
@@ -99,6 +100,7 @@ impl Books<'_> {
             CANCELED,
             EARLY,
             FOREIGN,
+            HOLLOW,
         ] {
             verdict.wrong.insert(kind, Vec::new());
         }
@@ -196,6 +198,9 @@ impl Books<'_> {
                     format!("{id}: {state}, seen {has_arrived}, cancel {answer:?}"),
                 );
             }
+        }
+        if certain == 0 {
+            verdict.add(HOLLOW, "no task was cancelled while it was pending".to_owned());
         }
         verdict.lines.push(format!(
             "scheduled tasks {}: arrived {arrived}; cancels {}: {certain} while pending, {in_flight} in flight, {unknown} without an answer",
