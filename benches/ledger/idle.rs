@@ -82,7 +82,7 @@ async fn fill(database: &Database, rows: u32) -> i64 {
     ] {
         database.execute(order).await;
     }
-    sqlx::query_scalar("SELECT avg(octet_length(envelope))::bigint FROM (SELECT envelope FROM tidegate.tasks LIMIT 1000) some")
+    sqlx::query_scalar("SELECT avg(octet_length(envelope))::bigint FROM (SELECT envelope FROM tidegate.tasks LIMIT 1000) AS sample")
         .fetch_one(&database.sql)
         .await
         .unwrap()
