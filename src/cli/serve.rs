@@ -28,11 +28,14 @@ use crate::{
         relay::{self, RelaySettings},
         retention::{self, RetentionSettings},
     },
-    store::{Store, retention::Kept},
+    store::{Store, StoreError, retention::Kept},
     supervisor::supervise,
     telemetry::{exporter::Exporter, health::Health, metrics},
     topology::export::used_by_serve,
 };
+
+/// Name of the database in health and logs.
+const DATABASE: &str = "database";
 
 /// Arguments of `serve`.
 #[derive(Debug, clap::Args)]
@@ -122,6 +125,7 @@ impl Serve {
 
         let mut roles = JoinSet::new();
         look_for_topology(&shared, &mut roles);
+        watch_database(config, &shared, &mut roles);
         for role in &config.serve.roles {
             start(*role, config, &shared, &mut roles);
         }
@@ -218,6 +222,34 @@ fn look_for_topology(shared: &Shared, roles: &mut JoinSet<()>) {
     });
 }
 
+/// Readiness says when the database doesn't answer or takes no writes, and roles that wait for it then start again. Only
+/// where a role can't work without it.
+fn watch_database(config: &Config, shared: &Shared, roles: &mut JoinSet<()>) {
+    let needed = |role: &Role| matches!(role, Role::Scheduler | Role::Relay);
+    let Some(store) = shared
+        .store
+        .clone()
+        .filter(|_| config.serve.roles.iter().any(needed))
+    else {
+        return;
+    };
+    let (health, cancel) = (shared.health.clone(), shared.cancel.clone());
+    health.expect(DATABASE);
+    roles.spawn(async move {
+        let watch = || async {
+            let report = |seen: Result<(), StoreError>| match seen {
+                Ok(()) => health.up(DATABASE),
+                Err(why) => health.down(DATABASE, &why.to_string()),
+            };
+            tokio::select! {
+                () = cancel.cancelled() => Ok(()),
+                never = store.watch(report) => Err(never),
+            }
+        };
+        supervise(DATABASE, health.clone(), cancel.clone(), watch).await;
+    });
+}
+
 /// Starts one role. `build` has made what it needs; a role whose needs are missing isn't started, and as it is
 /// registered with health first, readiness would say so.
 fn start(role: Role, config: &Config, shared: &Shared, roles: &mut JoinSet<()>) {
@@ -233,7 +265,14 @@ fn start(role: Role, config: &Config, shared: &Shared, roles: &mut JoinSet<()>) 
                 ..ClaimSettings::default()
             };
             roles.spawn(async move {
-                let run = || claim::run(store.clone(), settings.clone(), health.clone(), cancel.clone());
+                let run = || {
+                    store.unless_lost(claim::run(
+                        store.clone(),
+                        settings.clone(),
+                        health.clone(),
+                        cancel.clone(),
+                    ))
+                };
                 supervise(name, health.clone(), cancel.clone(), run).await;
             });
             prune(config, shared, roles);
@@ -253,13 +292,13 @@ fn start(role: Role, config: &Config, shared: &Shared, roles: &mut JoinSet<()>) 
             };
             roles.spawn(async move {
                 let run = || {
-                    relay::run(
+                    store.unless_lost(relay::run(
                         store.clone(),
                         publisher.clone(),
                         settings.clone(),
                         health.clone(),
                         cancel.clone(),
-                    )
+                    ))
                 };
                 supervise(name, health.clone(), cancel.clone(), run).await;
             });

@@ -1,8 +1,9 @@
 //! The pool, and what every session is set to.
 //!
-//! May import: sqlx, secrecy. Nothing is connected until first use, so a process starts while Postgres is away.
+//! May import: sqlx, secrecy. Nothing is connected until first use, so a process starts while Postgres is away. Which
+//! connections of the pool may be used again, and what happens while the database is in trouble: [`super::vigil`].
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 
 use secrecy::{ExposeSecret, SecretString};
 use sqlx::{
@@ -10,12 +11,23 @@ use sqlx::{
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 
-use super::{StoreError, cron_tasks::CronTasks, life::Life, retention::Retention, tasks::Tasks};
+use super::{
+    StoreError,
+    cron_tasks::CronTasks,
+    life::Life,
+    retention::Retention,
+    tasks::Tasks,
+    vigil::{self, Trouble},
+};
+
+/// A connection is replaced after so long at the latest: where the name of the database leads elsewhere by now, without
+/// a sign of trouble, all of the pool follows within that time.
+const LIFETIME: Duration = Duration::from_secs(600);
 
 /// How the ledger is connected to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreSettings {
-    /// Most connections of this process. Each role that listens for `NOTIFY` keeps one.
+    /// Most connections of the pool. Beside it each role that listens for `NOTIFY` keeps one, and the watch.
     pub max_connections: u32,
     /// Longest wait for a connection.
     pub acquire_timeout: Duration,
@@ -43,7 +55,8 @@ pub struct Store {
     pub(super) pool: PgPool,
     /// For connections outside the pool, without its time-outs.
     pub(super) options: PgConnectOptions,
-    acquire_timeout: Duration,
+    pub(super) trouble: Arc<Trouble>,
+    pub(super) acquire_timeout: Duration,
 }
 
 impl fmt::Debug for Store {
@@ -68,7 +81,14 @@ impl Store {
                 )
             })?
             .application_name("tidegate")
-            .disable_statement_logging();
+            .disable_statement_logging()
+            // The server notices within a minute that this end has vanished, and frees what it had locked. With its
+            // defaults that takes two hours.
+            .options([
+                ("tcp_keepalives_idle", "20"),
+                ("tcp_keepalives_interval", "10"),
+                ("tcp_keepalives_count", "3"),
+            ]);
         let session = [
             (
                 "statement_timeout",
@@ -85,13 +105,16 @@ impl Store {
             // for each batch. Every statement here is served by an index in order.
             ("enable_bitmapscan", "off".to_owned()),
         ];
+        let trouble = Arc::new(Trouble::default());
         let pool = PgPoolOptions::new()
             .max_connections(settings.max_connections)
             .acquire_timeout(settings.acquire_timeout)
-            .connect_lazy_with(options.clone().options(session));
+            .max_lifetime(LIFETIME);
+        let pool = vigil::guard(pool, &trouble).connect_lazy_with(options.clone().options(session));
         Ok(Self {
             pool,
             options,
+            trouble,
             acquire_timeout: settings.acquire_timeout,
         })
     }

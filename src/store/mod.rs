@@ -12,6 +12,7 @@
 //! | [`tasks`] | tasks from insert to end: outbox, cancel and move, lists |
 //! | [`life`] | a task after the hand-over: claimed, ended, asked to be cancelled |
 //! | [`retention`] | what has been kept long enough goes |
+//! | [`vigil`] | whether the database answers and takes writes, and what must not be used after it did not |
 //! | [`wake`] | `NOTIFY` as a wake-up that can be waited for |
 //! | [`error`] | what a caller does about a failure |
 
@@ -23,6 +24,7 @@ pub mod life;
 pub mod migrate;
 pub mod retention;
 pub mod tasks;
+pub mod vigil;
 pub mod wake;
 
 pub use connect::{Store, StoreSettings};

@@ -2,6 +2,7 @@
 //!
 //! May import: sqlx, tokio. A notification is a hint and may be lost (while the connection is down, or with the
 //! process): whoever waits also scans now and then. After a reconnect the waiter is woken, as it may have missed one.
+//! The connection is none of the pool's: one that goes silent takes no place there, however long it takes to die.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -9,11 +10,17 @@ use std::{
 };
 
 use chrono::{DateTime, Utc};
-use sqlx::postgres::PgListener;
-use tokio::{sync::Notify, time::Instant};
+use sqlx::postgres::{PgListener, PgPoolOptions};
+use tokio::{
+    sync::Notify,
+    time::{Instant, timeout},
+};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{Store, StoreError};
+use super::{Store, StoreError, vigil::SILENCE};
+
+/// After so long without a notification the connection is tried: one that is half open looks like a quiet one.
+const QUIET: Duration = Duration::from_secs(15);
 
 /// Wait before listening again after the connection was refused.
 const RECONNECT: Duration = Duration::from_secs(1);
@@ -71,7 +78,7 @@ impl Store {
         let shared = Arc::new(Shared::default());
         let (store, posts) = (self.clone(), Arc::clone(&shared));
         let listener = tokio::spawn(async move {
-            loop {
+            while !store.pool.is_closed() {
                 if let Err(error) = listen(&store, channel, &posts).await {
                     tracing::warn!(channel = channel.name(), %error, "not listening; relying on the regular scan");
                 }
@@ -85,17 +92,38 @@ impl Store {
     }
 }
 
+/// Listens on a new connection until that is lost.
 async fn listen(store: &Store, channel: Channel, posts: &Shared) -> Result<(), StoreError> {
-    let mut listener = PgListener::connect_with(&store.pool).await?;
-    listener.ignore_pool_close_event(false);
-    listener.listen(channel.name()).await?;
+    let pool = PgPoolOptions::new()
+        .max_connections(1)
+        .acquire_timeout(store.acquire_timeout)
+        .max_lifetime(None)
+        .idle_timeout(None)
+        .connect_lazy_with(store.options.clone());
+    let mut listener = PgListener::connect_with(&pool).await?;
+    listener.eager_reconnect(false);
+    answered(listener.listen(channel.name())).await?;
     posts.post(i64::MIN);
-    loop {
-        match listener.try_recv().await? {
-            // An empty or foreign text means: look now.
-            Some(notification) => posts.post(notification.payload().parse().unwrap_or(i64::MIN)),
-            None => posts.post(i64::MIN),
+    let receive = async {
+        loop {
+            match timeout(QUIET, listener.try_recv()).await {
+                // An empty or foreign text means: look now.
+                Ok(Ok(Some(notification))) => posts.post(notification.payload().parse().unwrap_or(i64::MIN)),
+                Ok(Ok(None)) => return Err(StoreError::Unavailable("the connection was closed".to_owned())),
+                Ok(Err(error)) => return Err(error.into()),
+                Err(_) => {
+                    answered(sqlx::query("SELECT 1").execute(&mut listener)).await?;
+                }
+            }
         }
+    };
+    store.unless_lost(receive).await
+}
+
+async fn answered<T>(question: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, StoreError> {
+    match timeout(SILENCE, question).await {
+        Ok(answer) => Ok(answer?),
+        Err(_) => Err(StoreError::Unavailable("no answer".to_owned())),
     }
 }
 

@@ -3,8 +3,8 @@
 //! The programs are the real ones: `tidegate serve` and a worker, as processes that are ended by `kill -9`. Services that are
 //! killed are private to their test. Each report goes to stderr, and with it the seed that repeats the run.
 //!
-//! `TIDEGATE_SEED` repeats a run; `TIDEGATE_LONG=1` runs the two schedulers for two minutes, and restarts the broker five times
-//! under a running task.
+//! `TIDEGATE_SEED` repeats a run; `TIDEGATE_LONG=1` runs the two schedulers for two minutes, restarts the broker five times
+//! under a running task, and tortures for ten minutes (`./dev torture`).
 
 #![allow(
     clippy::unwrap_used,
@@ -24,9 +24,11 @@ mod killed_relay;
 mod killer;
 mod late_services;
 mod load;
+mod outage;
 mod producers;
 mod schedules;
 mod server;
+mod torture;
 mod two_schedulers;
 mod worker;
 

@@ -21,6 +21,7 @@ mod life;
 mod life_cost;
 mod migrations;
 mod misfire;
+mod outage;
 mod outbox;
 mod plans_cron;
 mod plans_tasks;

@@ -48,6 +48,11 @@ impl Database {
         Store::connect(&url, &StoreSettings::default()).unwrap()
     }
 
+    /// Its URL with credentials.
+    pub(crate) fn url(&self) -> &str {
+        self.database.url()
+    }
+
     /// Runs a statement.
     pub(crate) async fn execute(&self, sql: &'static str) {
         sqlx::query(sql).execute(&self.sql).await.unwrap();

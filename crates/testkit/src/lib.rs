@@ -8,21 +8,27 @@
     reason = "whatever fails here fails the test that uses it"
 )]
 
+mod clock;
 mod database;
 mod eventually;
 mod management;
 mod private;
 mod process;
+mod proxy;
+mod replica;
 mod report;
 mod services;
 mod sweep;
 mod vhost;
 
+pub use clock::set_clock;
 pub use database::Database;
 pub use eventually::{Poll, eventually};
 pub use management::{Management, Message, Queue};
 pub use private::{PrivateCluster, PrivateServices};
 pub use process::Process;
+pub use proxy::Proxy;
+pub use replica::Replica;
 pub use report::report;
 pub use services::{Services, services};
 pub use vhost::Vhost;

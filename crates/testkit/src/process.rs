@@ -68,8 +68,22 @@ impl Process {
 
     /// Asks it to stop (`SIGTERM`).
     pub fn terminate(&self) {
+        self.signal("TERM");
+    }
+
+    /// Freezes it (`SIGSTOP`): its connections stay open.
+    pub fn freeze(&self) {
+        self.signal("STOP");
+    }
+
+    /// Lets it go on (`SIGCONT`).
+    pub fn thaw(&self) {
+        self.signal("CONT");
+    }
+
+    fn signal(&self, name: &str) {
         let status = Command::new("kill")
-            .args(["-TERM", &self.id().to_string()])
+            .args([&format!("-{name}"), &self.id().to_string()])
             .stderr(Stdio::null())
             .status();
         assert!(
