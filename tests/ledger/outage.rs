@@ -8,6 +8,7 @@ use std::{
 use secrecy::SecretString;
 use tidegate::store::{
     Store, StoreError, StoreSettings,
+    tasks::Settlement,
     vigil::{PAUSE, SILENCE},
     wake::Channel,
 };
@@ -104,7 +105,11 @@ async fn a_silent_database_is_noticed_and_what_waits_for_it_is_given_up() {
     let held = store.tasks().lock_due(1).await.unwrap();
     proxy.silence();
     let silent = Instant::now();
-    let work = async { held.settle(&["x".to_owned()], &[]).await };
+    let sent = Settlement {
+        published: vec!["x".to_owned()],
+        ..Settlement::default()
+    };
+    let work = async { held.settle(&sent).await };
     let given_up = timeout(SOON * 2, store.unless_lost::<_, StoreError>(work)).await;
     let waited = silent.elapsed();
     let error = given_up.expect("it ends").expect_err("nothing was answered");
