@@ -79,11 +79,17 @@ pub async fn run(
         let mut next = None;
         let mut idle = false;
         if delivering.len() < AT_ONCE && rest.is_over() {
+            // What is taken now may have been sent without an answer, and can't be cancelled with certainty any more.
+            let most = if publisher.trouble().is_none() {
+                settings.batch
+            } else {
+                1
+            };
             let (taken, due) = tokio::select! {
-                taken = timeout(PASS_LIMIT, take(&store, &settings)) => taken.map_err(|_| SchedulerError::Stalled)??,
+                taken = timeout(PASS_LIMIT, take(&store, &settings, most)) => taken.map_err(|_| SchedulerError::Stalled)??,
                 () = overdue(&cancel) => return Ok(()),
             };
-            let full = taken.is_full(&settings);
+            let full = taken.len() >= settings.batch as usize;
             (next, idle) = (due, taken.is_empty());
             if !idle {
                 let (publisher, settings) = (publisher.clone(), settings.clone());
@@ -205,10 +211,14 @@ async fn overdue(cancel: &CancellationToken) {
 }
 
 /// Locks and announces the next batch, and says when more is due.
-async fn take(store: &Store, settings: &RelaySettings) -> Result<(Taken, Option<NextDue>), StoreError> {
-    let taken = lock(store, settings).await?;
+async fn take(
+    store: &Store,
+    settings: &RelaySettings,
+    most: u32,
+) -> Result<(Taken, Option<NextDue>), StoreError> {
+    let taken = lock(store, settings, most).await?;
     // A full batch: more is due now.
-    let next = if taken.is_full(settings) {
+    let next = if taken.len() >= settings.batch as usize {
         None
     } else {
         store.tasks().next_due().await?

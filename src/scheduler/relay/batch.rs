@@ -65,14 +65,14 @@ impl Taken {
         self.0.tasks().is_empty()
     }
 
-    pub(super) fn is_full(&self, settings: &RelaySettings) -> bool {
-        self.0.tasks().len() >= settings.batch as usize
+    pub(super) fn len(&self) -> usize {
+        self.0.tasks().len()
     }
 }
 
-/// Locks and announces what is due.
-pub(super) async fn lock(store: &Store, settings: &RelaySettings) -> Result<Taken, StoreError> {
-    let mut handover = store.tasks().lock_due(i64::from(settings.batch)).await?;
+/// Locks and announces what is due, at most `most` tasks.
+pub(super) async fn lock(store: &Store, settings: &RelaySettings, most: u32) -> Result<Taken, StoreError> {
+    let mut handover = store.tasks().lock_due(i64::from(most)).await?;
     if !handover.tasks().is_empty() {
         handover.announce(confirm_limit(settings) + FROZEN).await?;
     }
@@ -89,7 +89,7 @@ pub async fn pass(
     publisher: &TaskPublisher,
     settings: &RelaySettings,
 ) -> Result<Batch, StoreError> {
-    let taken = lock(store, settings).await?;
+    let taken = lock(store, settings, settings.batch).await?;
     deliver(taken, publisher, settings).await
 }
 
