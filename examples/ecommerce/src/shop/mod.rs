@@ -86,7 +86,8 @@ impl Shop {
                 let result = handler(shop.clone(), context, payload).await;
                 let ended = match &result {
                     Ok(()) => Ended::Done,
-                    Err(TaskError::Retry { .. }) => Ended::Failed,
+                    // Nothing here is cancelled while it runs.
+                    Err(TaskError::Retry { .. } | TaskError::Canceled) => Ended::Failed,
                     Err(TaskError::Reject { .. }) => Ended::Rejected,
                 };
                 shop.journal.ran(Run {
