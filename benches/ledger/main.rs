@@ -38,7 +38,7 @@ async fn main() {
     }
     let scale = Scale::from_environment();
     let parts = ["claim", "relay", "lateness", "idle", "outage"];
-    for unknown in arguments.iter().filter(|part| !parts.contains(&part.as_str())) {
+    if let Some(unknown) = arguments.iter().find(|part| !parts.contains(&part.as_str())) {
         eprintln!("there is no part {unknown:?}; parts are {parts:?}");
         std::process::exit(2);
     }

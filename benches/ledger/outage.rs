@@ -24,8 +24,8 @@ pub(crate) async fn measure(scale: &Scale, figures: &mut Figures) {
             written = (rows, occurrences);
         }
         let what = format!(
-            "{:.0} days of a five-second row, `{policy}`: {} occurrences in {} rows of cron_fires",
-            outage.as_secs_f64() / 86_400.0,
+            "{} of a five-second row, `{policy}`: {} occurrences in {} rows of cron_fires",
+            humantime::format_duration(Duration::from_secs(outage.as_secs())),
             written.1,
             written.0
         );
