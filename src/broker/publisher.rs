@@ -9,6 +9,7 @@
 //! the worst case is a duplicate with the same id, never a loss.
 
 mod first;
+mod key;
 mod session;
 
 use std::{
@@ -258,7 +259,7 @@ async fn keep_publishing(
     let mut waits = backoff();
     let mut unwritten: Vec<Request> = Vec::new();
     // Closed and empty means that no handle is left and nothing waits.
-    while !unwritten.is_empty() || !(requests.is_closed() && requests.is_empty()) {
+    while !(unwritten.is_empty() && requests.is_closed() && requests.is_empty()) {
         let why = match session::open(pool, settings).await {
             Ok(mut session) => {
                 waits = backoff();

@@ -350,7 +350,14 @@ fn prune(config: &Config, shared: &Shared, roles: &mut JoinSet<()>) {
     };
     health.expect(retention::ROLE);
     roles.spawn(async move {
-        let run = || retention::run(store.clone(), settings.clone(), health.clone(), cancel.clone());
+        let run = || {
+            store.unless_lost(retention::run(
+                store.clone(),
+                settings.clone(),
+                health.clone(),
+                cancel.clone(),
+            ))
+        };
         supervise(retention::ROLE, health.clone(), cancel.clone(), run).await;
     });
 }

@@ -75,7 +75,7 @@ pub static FIELDS: &[Field] = &[
         "The ledger: `postgres://` user, password, host, port and database. Secret."),
     field!("database.url_file", "DATABASE_URL_FILE", Kind::Path, None, "path",
         "A file that holds `database.url`, e.g. a mounted secret."),
-    field!("database.pool_size", "TIDEGATE_DATABASE_POOL_SIZE", Kind::Count { min: 1, max: 1_000 }, Some("10"), "connections",
+    field!("database.pool_size", "TIDEGATE_DATABASE_POOL_SIZE", Kind::Count { min: 5, max: 1_000 }, Some("10"), "connections",
         "Most connections of the pool to the database; beside it the server keeps up to three."),
     field!("database.acquire_timeout", "TIDEGATE_DATABASE_ACQUIRE_TIMEOUT", Kind::Duration { min: 100, max: 300_000 }, Some("5s"), "duration",
         "Longest wait for a free connection."),

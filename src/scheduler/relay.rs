@@ -1,6 +1,6 @@
 //! The loop that hands due tasks over to the broker.
 //!
-//! May import: `store`, `publish`, `telemetry`. Never reads a cron row. What becomes of one batch is told by [`batch`]; up to
+//! May import: `store`, `publish`, `telemetry`. Never reads a cron row. What becomes of one batch is told by `batch`; up to
 //! three of them overlap while rows are plenty, so that neither the database nor the broker waits for the other. While the
 //! broker confirms nothing, the loop rests: rows stay where they are, and no more is sent than a batch or three per rest.
 //! Dying at any line leaves batches as the death of their transactions does: due, and perhaps sent.

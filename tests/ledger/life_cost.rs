@@ -27,7 +27,8 @@ async fn running_and_retrying_are_updates_in_place() {
             .filter(|(all, _): &(i64, i64)| *all >= i64::from(2 * RUNS))
     })
     .await;
-    assert_eq!(in_place, all, "of {all} updates");
+    // Somebody else's snapshot may keep the page from being tidied in time.
+    assert!(in_place * 100 >= all * 95, "{in_place} of {all} updates");
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ use lapin::{
 };
 use tokio::time::{timeout, timeout_at};
 
-use super::{PublishOutcome, Request, session::MessageKey};
+use super::{PublishOutcome, Request, key::MessageKey};
 
 /// Longest wait for the channel to be closed in order.
 const CLOSE_LIMIT: Duration = Duration::from_secs(1);

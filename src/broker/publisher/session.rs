@@ -22,7 +22,6 @@ use lapin::{
     Channel, Confirmation,
     message::BasicReturnMessage,
     options::{BasicPublishOptions, ConfirmSelectOptions},
-    types::ShortString,
 };
 use tokio::{
     sync::{mpsc, oneshot, watch},
@@ -30,8 +29,9 @@ use tokio::{
 };
 
 use super::{
-    Outgoing, PublishOutcome, Request, State,
+    PublishOutcome, Request, State,
     first::{self, First, Verdict},
+    key::{MessageKey, key_of},
 };
 use crate::broker::{
     BrokerSettings,
@@ -74,14 +74,6 @@ pub(super) enum OpenError {
     Link(#[from] LinkError),
     #[error("publish connection: {0}")]
     Pool(#[from] deadpool_lapin::PoolError),
-}
-
-/// Identifies a publish among those in flight, as a returned message shows it.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub(super) struct MessageKey {
-    pub(super) message_id: ShortString,
-    pub(super) exchange: ShortString,
-    pub(super) routing_key: ShortString,
 }
 
 /// What is known of an exchange.
@@ -404,16 +396,4 @@ impl Session {
             })
             .collect()
     }
-}
-
-fn key_of(message: &Outgoing) -> Result<MessageKey, String> {
-    let short = |what: &str, text: &str| {
-        ShortString::try_new(text)
-            .map_err(|_| format!("{what} has {} bytes; AMQP carries at most 255", text.len()))
-    };
-    Ok(MessageKey {
-        message_id: message.properties.message_id().clone().ok_or("no message id")?,
-        exchange: short("exchange", &message.exchange)?,
-        routing_key: short("routing key", &message.routing_key)?,
-    })
 }
