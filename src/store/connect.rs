@@ -7,7 +7,7 @@ use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 
 use secrecy::{ExposeSecret, SecretString};
 use sqlx::{
-    ConnectOptions, Connection, PgConnection, PgPool,
+    ConnectOptions, Connection, PgConnection, PgPool, Postgres, Transaction,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 
@@ -23,6 +23,16 @@ use super::{
 /// A connection is replaced after so long at the latest: where the name of the database leads elsewhere by now, without
 /// a sign of trouble, all of the pool follows within that time.
 const LIFETIME: Duration = Duration::from_secs(600);
+
+/// Begins a transaction, in a task of its own: a `BEGIN` whose caller gives up in the middle would leave the pool a
+/// connection with a transaction that nobody knows of, and what is told to it next would not be committed.
+pub(super) async fn begin(pool: &PgPool) -> Result<Transaction<'static, Postgres>, StoreError> {
+    let pool = pool.clone();
+    match tokio::spawn(async move { pool.begin().await }).await {
+        Ok(begun) => Ok(begun?),
+        Err(_) => Err(StoreError::Unavailable("the process is stopping".to_owned())),
+    }
+}
 
 /// How the ledger is connected to.
 #[derive(Clone, Debug, PartialEq, Eq)]

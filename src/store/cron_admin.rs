@@ -13,6 +13,7 @@ use tidegate_core::cron::{FireOutcome, MisfirePolicy};
 
 use super::{
     Store, StoreError,
+    connect::begin,
     cron_tasks::{self, CronTask},
     tasks::{self, NewTask},
 };
@@ -109,7 +110,7 @@ pub struct FireRecord {
 impl Store {
     /// Begins to edit cron rows.
     pub async fn edit_cron(&self) -> Result<Edit, StoreError> {
-        let mut tx = self.pool.begin().await?;
+        let mut tx = begin(&self.pool).await?;
         let now = sqlx::query_scalar("SELECT now()").fetch_one(&mut *tx).await?;
         Ok(Edit { tx, now })
     }

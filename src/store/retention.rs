@@ -10,7 +10,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use sqlx::PgPool;
 
-use super::StoreError;
+use super::{StoreError, connect::begin};
 
 /// Key of the lock that lets one instance at a time delete.
 const TURN: i64 = 0x7469_6465_7072_756e;
@@ -104,7 +104,7 @@ impl<'a> Retention<'a> {
         from: &Position,
         batch: u32,
     ) -> Result<Pruned, StoreError> {
-        let mut tx = self.pool.begin().await?;
+        let mut tx = begin(self.pool).await?;
         let turn: bool = sqlx::query_scalar("SELECT pg_try_advisory_xact_lock($1)")
             .bind(TURN)
             .fetch_one(&mut *tx)

@@ -19,7 +19,7 @@ use chrono::{DateTime, Utc};
 use sqlx::{FromRow, Postgres, Transaction, pool::PoolConnection};
 
 use super::Tasks;
-use crate::store::{NextDue, StoreError};
+use crate::store::{NextDue, StoreError, connect::begin};
 
 /// A locked row that is due.
 #[derive(Clone, Debug, FromRow)]
@@ -107,7 +107,7 @@ impl Tasks<'_> {
     pub async fn lock_due(&self, limit: i64) -> Result<Handover, StoreError> {
         // First of all: rows must not stay locked while a connection is opened.
         let announcer = self.pool.acquire().await?;
-        let mut tx = self.pool.begin().await?;
+        let mut tx = begin(self.pool).await?;
         let tasks = sqlx::query_as(
             "SELECT task_id, task_type, exchange, routing_key, envelope, priority, producer, trace_id, origin, \
              due_at, publish_attempts FROM tidegate.tasks \
@@ -128,7 +128,7 @@ impl Tasks<'_> {
     /// growing wait (1 s to 5 min). Returns whether the ledger has it now; `false` means that it never had it, or
     /// that the task has gone on (it runs, ended or was cancelled).
     pub async fn unroutable(&self, task_id: &str, error: &str) -> Result<bool, StoreError> {
-        let mut tx = self.pool.begin().await?;
+        let mut tx = begin(self.pool).await?;
         // The message can be back before the relay has committed that it went: wait for its lock, then look.
         let state: Option<String> =
             sqlx::query_scalar("SELECT state FROM tidegate.tasks WHERE task_id = $1 FOR UPDATE")
