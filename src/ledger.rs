@@ -24,9 +24,9 @@ use crate::{
     router,
     store::{
         Store, StoreError, StoreSettings,
-        life::{self, Claim, Told},
+        life::{Claim, Told},
     },
-    worker::ledger::{Ask, End, Ledger, LedgerError, Report, Verdict},
+    worker::ledger::{Ask, Ledger, LedgerError, Report, Verdict},
 };
 
 /// The ledger in Postgres; cheap to clone.
@@ -97,13 +97,7 @@ fn result(report: &Report) -> Told {
         task_id: report.task_id.clone(),
         queue: report.queue.clone(),
         run: report.run,
-        end: match report.end {
-            End::Success => life::End::Success,
-            End::Retrying => life::End::Retrying,
-            End::Failed => life::End::Failed,
-            End::Canceled => life::End::Canceled,
-            End::GivenBack => life::End::GivenBack,
-        },
+        end: report.end,
         error: report.error.clone(),
     }
 }

@@ -140,16 +140,7 @@ impl Server {
 
     /// User and system time so far.
     pub(crate) fn cpu(&self) -> Duration {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process.id())).unwrap();
-        // After the name, which may hold anything; fields 14 and 15 of the whole, in ticks of 10 ms.
-        let rest = stat.rsplit_once(") ").unwrap().1;
-        let ticks: u64 = rest
-            .split(' ')
-            .skip(11)
-            .take(2)
-            .map(|n| n.parse::<u64>().unwrap())
-            .sum();
-        Duration::from_millis(10 * ticks)
+        self.process.cpu()
     }
 }
 

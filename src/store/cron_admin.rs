@@ -62,6 +62,39 @@ pub struct Definition {
     pub owner: Option<String>,
 }
 
+impl Definition {
+    /// A schedule with what the table gives a row that says no more.
+    pub fn new(
+        name: String,
+        task_type: String,
+        cron_expression: String,
+        time_zone: String,
+        payload: Box<RawValue>,
+    ) -> Self {
+        Self {
+            name,
+            task_type,
+            cron_expression,
+            time_zone,
+            payload,
+            payload_version: 1,
+            exchange: None,
+            routing_key: None,
+            enabled: None,
+            misfire_policy: MisfirePolicy::default(),
+            catch_up_limit: 100,
+            overlap_policy: "allow",
+            jitter_ms: 0,
+            starts_at: None,
+            ends_at: None,
+            max_retries: None,
+            timeout_ms: None,
+            priority: 100,
+            owner: None,
+        }
+    }
+}
+
 fn policy<S: Serializer>(policy: &MisfirePolicy, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(policy.as_str())
 }

@@ -10,6 +10,8 @@
 
 use sqlx::{FromRow, PgPool};
 
+pub use tidegate_core::lifecycle::End;
+
 use super::StoreError;
 
 /// What the ledger says about a delivery.
@@ -27,33 +29,6 @@ pub enum Claim {
     Unknown,
     /// Somebody has locked the row: ask again.
     Busy,
-}
-
-/// How a run ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// `SUCCESS`.
-    Success,
-    /// `RETRYING`: it is in the ladder.
-    Retrying,
-    /// `FAILED`: it is a dead letter.
-    Failed,
-    /// `CANCELED`: it ended because somebody had asked for that.
-    Canceled,
-    /// `PUBLISHED`: given back to its queue.
-    GivenBack,
-}
-
-impl End {
-    fn state(self) -> &'static str {
-        match self {
-            Self::Success => "SUCCESS",
-            Self::Retrying => "RETRYING",
-            Self::Failed => "FAILED",
-            Self::Canceled => "CANCELED",
-            Self::GivenBack => "PUBLISHED",
-        }
-    }
 }
 
 /// A result to write down.
@@ -156,7 +131,7 @@ impl<'a> Life<'a> {
         let ids: Vec<&str> = told.iter().map(|t| t.task_id.as_str()).collect();
         let queues: Vec<&str> = told.iter().map(|t| t.queue.as_str()).collect();
         let runs: Vec<Option<i32>> = told.iter().map(|t| t.run).collect();
-        let states: Vec<&str> = told.iter().map(|t| t.end.state()).collect();
+        let states: Vec<&str> = told.iter().map(|t| t.end.state().as_str()).collect();
         let errors: Vec<Option<&str>> = told.iter().map(|t| t.error.as_deref()).collect();
         Ok(sqlx::query_scalar(
             "WITH told AS MATERIALIZED (\

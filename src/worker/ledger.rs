@@ -1,7 +1,7 @@
 //! What a worker asks of the ledger and tells it. The worker knows no database: whoever builds it hands in a
 //! [`Ledger`], such as [`crate::ledger::PostgresLedger`].
 //!
-//! May import: nothing of ours. A worker asks before it starts a task that came from the ledger, and tells how it
+//! May import: `core`. A worker asks before it starts a task that came from the ledger, and tells how it
 //! ended before it acknowledges, so what the ledger says is never ahead of what happened. Both go in batches.
 //! Killed after a claim, the task is `RUNNING` until the broker delivers it again, and is claimed anew; killed after
 //! a result, it is delivered again, and a task that had succeeded is then acknowledged without running.
@@ -10,6 +10,7 @@ pub(super) mod batch;
 pub(super) mod client;
 
 use async_trait::async_trait;
+pub use tidegate_core::lifecycle::End;
 
 /// The ledger failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -44,21 +45,6 @@ pub enum Verdict {
     Canceled,
     /// This queue has had it to success: don't start it again.
     Done,
-}
-
-/// How a task ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// The handler succeeded.
-    Success,
-    /// Another attempt is in the ladder.
-    Retrying,
-    /// It is a dead letter.
-    Failed,
-    /// It ended because somebody had asked to cancel it.
-    Canceled,
-    /// It was given back to its queue.
-    GivenBack,
 }
 
 /// The end of a run.

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::{
     installation::{Installation, PATIENCE, WORK},
-    server::{Server, cpu},
+    server::Server,
 };
 
 /// How long broker and database are away.
@@ -36,13 +36,13 @@ async fn programs_that_start_before_their_services_come_up_by_themselves() {
 
     let server = installation.serve(&[]).await;
     let worker = installation.worker();
-    let (from, cpu_from) = (Instant::now(), [server.cpu(), cpu(worker.id())]);
+    let (from, cpu_from) = (Instant::now(), [server.cpu(), worker.cpu()]);
     while from.elapsed() < AWAY {
         let (status, why) = server.readyz().await;
         assert_eq!(status, 503, "not ready without services: {why}");
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
-    let used = [server.cpu() - cpu_from[0], cpu(worker.id()) - cpu_from[1]];
+    let used = [server.cpu() - cpu_from[0], worker.cpu() - cpu_from[1]];
     assert!(
         used.iter().all(|used| *used < QUIET),
         "CPU time in {AWAY:?} of waiting, serve and worker: {used:?}"

@@ -75,22 +75,8 @@ impl Server {
 
     /// CPU time used so far.
     pub(crate) fn cpu(&self) -> Duration {
-        cpu(self.process.id())
+        self.process.cpu()
     }
-}
-
-/// User and system time of a process.
-pub(crate) fn cpu(pid: u32) -> Duration {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    // After the name, which may hold anything; fields 14 and 15 of the whole, in ticks of 10 ms.
-    let rest = stat.rsplit_once(") ").unwrap().1;
-    let ticks: u64 = rest
-        .split(' ')
-        .skip(11)
-        .take(2)
-        .map(|n| n.parse::<u64>().unwrap())
-        .sum();
-    Duration::from_millis(10 * ticks)
 }
 
 async fn get(address: &str, path: &str) -> (u16, String) {

@@ -5,7 +5,6 @@ use tidegate::{
     scheduler::admin::{self, AdminError, PutOptions},
     store::cron_admin::{Change, Definition, Scope},
 };
-use tidegate_core::cron::MisfirePolicy;
 
 use crate::{
     scheduler::{ClaimLoop, pass},
@@ -13,27 +12,13 @@ use crate::{
 };
 
 fn definition(name: &str, expression: &str) -> Definition {
-    Definition {
-        name: name.to_owned(),
-        task_type: "a.b".to_owned(),
-        cron_expression: expression.to_owned(),
-        time_zone: "UTC".to_owned(),
-        payload: RawValue::from_string("{}".to_owned()).unwrap(),
-        payload_version: 1,
-        exchange: None,
-        routing_key: None,
-        enabled: None,
-        misfire_policy: MisfirePolicy::FireOnce,
-        catch_up_limit: 100,
-        overlap_policy: "allow",
-        jitter_ms: 0,
-        starts_at: None,
-        ends_at: None,
-        max_retries: None,
-        timeout_ms: None,
-        priority: 100,
-        owner: None,
-    }
+    Definition::new(
+        name.to_owned(),
+        "a.b".to_owned(),
+        expression.to_owned(),
+        "UTC".to_owned(),
+        RawValue::from_string("{}".to_owned()).unwrap(),
+    )
 }
 
 const ADD: PutOptions = PutOptions {

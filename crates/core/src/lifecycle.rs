@@ -59,6 +59,34 @@ words! {
     }
 }
 
+/// How a run ended, as a worker tells the ledger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The handler succeeded.
+    Success,
+    /// Another attempt is in the ladder.
+    Retrying,
+    /// It is a dead letter.
+    Failed,
+    /// It ended because somebody had asked to cancel it.
+    Canceled,
+    /// It was given back to its queue.
+    GivenBack,
+}
+
+impl End {
+    /// Where the task is then.
+    pub const fn state(self) -> TaskState {
+        match self {
+            Self::Success => TaskState::Success,
+            Self::Retrying => TaskState::Retrying,
+            Self::Failed => TaskState::Failed,
+            Self::Canceled => TaskState::Canceled,
+            Self::GivenBack => TaskState::Published,
+        }
+    }
+}
+
 words! {
     /// The answer to whoever cancels a task.
     CancelOutcome {

@@ -49,6 +49,21 @@ impl Process {
         self.child.id()
     }
 
+    /// User and system time so far.
+    pub fn cpu(&self) -> Duration {
+        let stat =
+            std::fs::read_to_string(format!("/proc/{}/stat", self.id())).expect("it was not waited for yet");
+        // After the name, which may hold anything; fields 14 and 15 of the whole, in ticks of 10 ms.
+        let fields = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
+        let ticks: u64 = fields
+            .split(' ')
+            .skip(11)
+            .take(2)
+            .map(|ticks| ticks.parse::<u64>().expect("a number of ticks"))
+            .sum();
+        Duration::from_millis(10 * ticks)
+    }
+
     /// Whether it has not ended yet.
     pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))

@@ -11,7 +11,6 @@ use std::{
 };
 
 use serde_json::json;
-use tidegate_core::cron::MisfirePolicy;
 
 use super::{
     Detail, Exit, Failure, Output,
@@ -226,25 +225,14 @@ impl Import {
 
     fn definition(&self, entry: &Entry) -> Definition {
         Definition {
-            name: entry.name.clone(),
-            task_type: entry.task_type.clone(),
-            cron_expression: entry.expression.clone(),
-            time_zone: entry.zone.clone(),
-            payload: entry.payload.clone(),
-            payload_version: 1,
-            exchange: None,
-            routing_key: None,
-            enabled: None,
-            misfire_policy: MisfirePolicy::default(),
-            catch_up_limit: 100,
-            overlap_policy: "allow",
-            jitter_ms: 0,
-            starts_at: None,
-            ends_at: None,
-            max_retries: None,
-            timeout_ms: None,
-            priority: 100,
             owner: self.owner.clone(),
+            ..Definition::new(
+                entry.name.clone(),
+                entry.task_type.clone(),
+                entry.expression.clone(),
+                entry.zone.clone(),
+                entry.payload.clone(),
+            )
         }
     }
 
