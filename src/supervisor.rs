@@ -8,7 +8,7 @@ use std::{fmt::Display, future::Future, panic::AssertUnwindSafe, time::Duration}
 use backon::{BackoffBuilder, ExponentialBuilder};
 use futures::FutureExt;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::telemetry::{health::Health, metrics};
 
@@ -55,6 +55,14 @@ where
             () = tokio::time::sleep(wait) => {}
         }
     }
+}
+
+/// Cancels `stop` at the first SIGTERM or SIGINT, for as long as what it returns lives.
+pub fn cancel_on_signal(stop: CancellationToken) -> AbortOnDropHandle<()> {
+    AbortOnDropHandle::new(tokio::spawn(async move {
+        signal().await;
+        stop.cancel();
+    }))
 }
 
 /// Waits for SIGTERM or SIGINT.

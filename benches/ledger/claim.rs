@@ -16,10 +16,9 @@ use tokio::{
     process::{Child, ChildStdin, ChildStdout, Command},
 };
 
-use crate::{
-    figures::{Figures, Scale},
-    ground::{Database, store},
-};
+use tidegate_testkit::figures::{Figures, Scale};
+
+use crate::ground::{Database, store};
 
 /// First argument of a process that claims.
 pub(crate) const CHILD: &str = "claiming-instance";

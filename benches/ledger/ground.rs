@@ -2,7 +2,7 @@
 
 use std::{path::Path, process::Command, sync::Arc, time::Duration};
 
-use lapin::{Connection, ConnectionProperties};
+use lapin::{Connection, ConnectionProperties, options::QueuePurgeOptions};
 use secrecy::SecretString;
 use sqlx::PgPool;
 use tempfile::TempDir;
@@ -12,11 +12,14 @@ use tidegate::{
     store::{Store, StoreSettings},
     topology::Topology,
 };
-use tidegate_testkit::{Process, Vhost, eventually, services};
+use tidegate_testkit::{Process, Vhost, eventually};
 
 /// Task type and routing key.
 pub(crate) const TASK_TYPE: &str = "bench.work";
 pub(crate) const QUEUE: &str = "bench.work.queue";
+
+/// Size of an envelope, in bytes.
+pub(crate) const BYTES: usize = 1_000;
 
 const TOPOLOGY: &str = r#"
 [[queue]]
@@ -81,6 +84,23 @@ pub(crate) struct Broker {
 }
 
 impl Broker {
+    /// Empties the queue, which must hold at least so many.
+    pub(crate) async fn emptied(&self, at_least: u32) {
+        let connection = Connection::connect(self.vhost.amqp_url(), ConnectionProperties::default())
+            .await
+            .unwrap();
+        let channel = connection.create_channel().await.unwrap();
+        let count = channel
+            .queue_purge(QUEUE.into(), QueuePurgeOptions::default())
+            .await
+            .unwrap();
+        assert!(
+            count >= at_least,
+            "{count} messages of {at_least} were on the queue"
+        );
+        connection.close(200, "done".into()).await.unwrap();
+    }
+
     pub(crate) async fn create() -> Self {
         let vhost = Vhost::create().await;
         let topology = Arc::new(Topology::parse(&[("platform.toml", ""), ("bench.toml", TOPOLOGY)]).unwrap());
@@ -155,28 +175,9 @@ fn serve(directory: &Path) -> Command {
     command
 }
 
-/// What this runs on.
-pub(crate) async fn machine() -> String {
-    let sql = PgPool::connect(&services().database).await.unwrap();
-    let postgres: String = sqlx::query_scalar("SHOW server_version")
-        .fetch_one(&sql)
-        .await
-        .unwrap();
-    let url = format!("{}/api/overview", services().management);
-    let overview: serde_json::Value = async { reqwest::get(url).await?.json().await }
-        .await
-        .unwrap_or_default();
-    let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    let build = if cfg!(debug_assertions) {
-        "DEBUG build: no figures to keep"
-    } else {
-        "release build"
-    };
-    format!(
-        "{cores} cores shared with all services; Postgres {postgres}; RabbitMQ {}; {build}; {}",
-        overview["rabbitmq_version"]
-            .as_str()
-            .unwrap_or("of unknown version"),
-        chrono::Utc::now().format("%Y-%m-%d")
-    )
+/// The envelope of task `n`.
+pub(crate) fn body(n: u32) -> String {
+    let start = format!(r#"{{"taskId":"bench-{n:08}","taskType":"{TASK_TYPE}","payload":{{"pad":""#);
+    let pad = BYTES - start.len() - 3;
+    format!("{start}{}\"}}}}", "x".repeat(pad))
 }

@@ -3,10 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::{
-    figures::{Figures, Scale},
-    ground::{Broker, Database, Server},
-};
+use tidegate_testkit::figures::{Figures, Scale};
+
+use crate::ground::{Broker, Database, Server};
 
 const ROWS: u32 = 1_000_000;
 

@@ -20,10 +20,9 @@ use tidegate::{
 use tidegate_testkit::eventually;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::{
-    figures::{Figures, Scale},
-    ground::{Broker, Database, QUEUE, Server, TASK_TYPE},
-};
+use tidegate_testkit::figures::{Figures, Scale};
+
+use crate::ground::{Broker, Database, QUEUE, Server, TASK_TYPE};
 
 /// Tasks a second.
 const RATE: u32 = 500;

@@ -1,6 +1,6 @@
 //! The ledger's figures, measured on real services: `cargo bench --bench ledger [-- PART...]`.
 //!
-//! Parts: `claim`, `relay`, `lateness`, `idle` (with the bytes of a pending task), `outage`; without any, all. The services come
+//! Parts: `claim`, `relay`, `lateness`, `idle` (with the bytes of a pending task), `outage`, `replay`; without any, all. The services come
 //! from the environment (`./dev up`, then `set -a; . .dev/env; set +a`), and should have nothing else to do.
 //!
 //! `TIDEGATE_BENCH_RUNS` (3) is how often each figure is taken; the median counts. `TIDEGATE_BENCH_SCALE` (1.0) scales all counts
@@ -15,14 +15,14 @@
 )]
 
 mod claim;
-mod figures;
 mod ground;
 mod idle;
 mod lateness;
 mod outage;
 mod relay;
+mod replay;
 
-use figures::{Figures, Scale};
+use tidegate_testkit::figures::{Figures, Scale, machine};
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() {
@@ -37,12 +37,12 @@ async fn main() {
         return claim::child(url).await;
     }
     let scale = Scale::from_environment();
-    let parts = ["claim", "relay", "lateness", "idle", "outage"];
+    let parts = ["claim", "relay", "lateness", "idle", "outage", "replay"];
     if let Some(unknown) = arguments.iter().find(|part| !parts.contains(&part.as_str())) {
         eprintln!("there is no part {unknown:?}; parts are {parts:?}");
         std::process::exit(2);
     }
-    let mut figures = Figures::default();
+    let mut figures = Figures::of("ledger");
     for part in parts {
         if !arguments.is_empty() && !arguments.iter().any(|wanted| wanted == part) {
             continue;
@@ -53,9 +53,10 @@ async fn main() {
             "relay" => relay::measure(&scale, &mut figures).await,
             "lateness" => lateness::measure(&scale, &mut figures).await,
             "idle" => idle::measure(&scale, &mut figures).await,
-            _ => outage::measure(&scale, &mut figures).await,
+            "outage" => outage::measure(&scale, &mut figures).await,
+            _ => replay::measure(&scale, &mut figures).await,
         }
     }
-    println!("{}", ground::machine().await);
+    println!("{}", machine().await);
     println!("{figures}");
 }

@@ -7,10 +7,9 @@ use tidegate::{
     telemetry::health::Health,
 };
 
-use crate::{
-    figures::{Figures, Scale},
-    ground::Database,
-};
+use tidegate_testkit::figures::{Figures, Scale};
+
+use crate::ground::Database;
 
 const MONTH: Duration = Duration::from_secs(30 * 86_400);
 

@@ -5,29 +5,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures::{StreamExt, stream::FuturesUnordered};
-use lapin::{
-    BasicProperties, Confirmation, Connection, ConnectionProperties,
-    options::{BasicPublishOptions, ConfirmSelectOptions, QueuePurgeOptions},
-};
 use tidegate::{
     scheduler::relay::{self, RelaySettings},
     telemetry::health::Health,
 };
-use tokio::task::JoinSet;
+use tidegate_testkit::{
+    figures::{Figures, Scale},
+    plain,
+};
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    figures::{Figures, Scale},
-    ground::{Broker, Database, QUEUE, TASK_TYPE},
-};
+use crate::ground::{BYTES, Broker, Database, TASK_TYPE, body};
 
 const TASKS: u32 = 50_000;
-const BYTES: usize = 1_000;
-
-/// As many connections and unconfirmed messages as the relay's publisher has.
-const CONNECTIONS: usize = 2;
-const IN_FLIGHT: usize = 1_000;
 
 pub(crate) async fn measure(scale: &Scale, figures: &mut Figures) {
     let tasks = scale.count(TASKS);
@@ -35,10 +25,15 @@ pub(crate) async fn measure(scale: &Scale, figures: &mut Figures) {
     let broker = Broker::create().await;
     let (mut plain, mut relayed) = (Vec::new(), Vec::new());
     for _ in 0..scale.runs {
-        plain.push(f64::from(tasks) / by_lapin(&broker, &bodies).await.as_secs_f64());
-        emptied(&broker, tasks).await;
+        plain.push(
+            f64::from(tasks)
+                / plain::publish(broker.vhost.amqp_url(), "task.exchange", TASK_TYPE, &bodies)
+                    .await
+                    .as_secs_f64(),
+        );
+        broker.emptied(tasks).await;
         relayed.push(f64::from(tasks) / by_relay(&broker, &bodies).await.as_secs_f64());
-        emptied(&broker, tasks).await;
+        broker.emptied(tasks).await;
     }
     broker.vhost.close().await;
     let what = format!("{tasks} tasks of {BYTES} bytes");
@@ -50,74 +45,6 @@ pub(crate) async fn measure(scale: &Scale, figures: &mut Figures) {
     );
     let relayed = figures.add("relay", format!("{what}: relay"), "tasks/s", relayed);
     figures.ratio(relayed, plain, "plain lapin");
-}
-
-fn body(n: u32) -> String {
-    let start = format!(r#"{{"taskId":"bench-{n:08}","taskType":"{TASK_TYPE}","payload":{{"pad":""#);
-    let pad = BYTES - start.len() - 3;
-    format!("{start}{}\"}}}}", "x".repeat(pad))
-}
-
-async fn by_lapin(broker: &Broker, bodies: &Arc<Vec<String>>) -> Duration {
-    let mut publishers = JoinSet::new();
-    let mut channels = Vec::new();
-    for _ in 0..CONNECTIONS {
-        let connection = Connection::connect(broker.vhost.amqp_url(), ConnectionProperties::default())
-            .await
-            .unwrap();
-        let channel = connection.create_channel().await.unwrap();
-        channel
-            .confirm_select(ConfirmSelectOptions::default())
-            .await
-            .unwrap();
-        channels.push((connection, channel));
-    }
-    let began = Instant::now();
-    for (at, (connection, channel)) in channels.into_iter().enumerate() {
-        let bodies = Arc::clone(bodies);
-        publishers.spawn(async move {
-            let mut confirms = FuturesUnordered::new();
-            for (n, body) in bodies.iter().enumerate().skip(at).step_by(CONNECTIONS) {
-                if confirms.len() >= IN_FLIGHT {
-                    confirmed(confirms.next().await);
-                }
-                let properties = BasicProperties::default()
-                    .with_delivery_mode(2)
-                    .with_content_type("application/json".into())
-                    .with_type(TASK_TYPE.into())
-                    .with_message_id(format!("bench-{n:08}").into());
-                let options = BasicPublishOptions {
-                    mandatory: true,
-                    ..BasicPublishOptions::default()
-                };
-                let sent = channel
-                    .basic_publish(
-                        "task.exchange".into(),
-                        TASK_TYPE.into(),
-                        options,
-                        body.as_bytes(),
-                        properties,
-                    )
-                    .await;
-                confirms.push(sent.unwrap());
-            }
-            while let Some(confirm) = confirms.next().await {
-                confirmed(Some(confirm));
-            }
-            connection.close(200, "done".into()).await.unwrap();
-        });
-    }
-    while let Some(ended) = publishers.join_next().await {
-        ended.unwrap();
-    }
-    began.elapsed()
-}
-
-fn confirmed(confirm: Option<lapin::Result<Confirmation>>) {
-    assert!(
-        matches!(confirm, Some(Ok(Confirmation::Ack(None)))),
-        "{confirm:?}"
-    );
 }
 
 async fn by_relay(broker: &Broker, bodies: &[String]) -> Duration {
@@ -162,21 +89,4 @@ async fn by_relay(broker: &Broker, bodies: &[String]) -> Duration {
     running.await.unwrap().unwrap();
     database.close().await;
     took
-}
-
-/// Empties the queue, which must hold at least so many.
-async fn emptied(broker: &Broker, at_least: u32) {
-    let connection = Connection::connect(broker.vhost.amqp_url(), ConnectionProperties::default())
-        .await
-        .unwrap();
-    let channel = connection.create_channel().await.unwrap();
-    let count = channel
-        .queue_purge(QUEUE.into(), QueuePurgeOptions::default())
-        .await
-        .unwrap();
-    assert!(
-        count >= at_least,
-        "{count} messages of {at_least} were on the queue"
-    );
-    connection.close(200, "done".into()).await.unwrap();
 }

@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures::StreamExt;
 pub use lapin::Connection;
-use lapin::{Channel, ConnectionProperties, Event};
+use lapin::{Channel, ConnectionProperties, ErrorKind, Event};
 use secrecy::ExposeSecret;
 use tokio::{
     sync::{Mutex, watch},
@@ -133,6 +133,10 @@ pub fn watch(connection: &Connection, purpose: &'static str) -> watch::Receiver<
                 }
                 // A channel that the broker closed, e.g. over a queue that is missing; the connection lives on.
                 Event::Error(error) if error.is_amqp_soft_error() => {}
+                Event::Error(error) if is_our_close(&error) => {
+                    tracing::debug!(purpose, %error, "connection closed");
+                    break;
+                }
                 Event::Error(error) => {
                     tracing::warn!(purpose, %error, "connection lost");
                     break;
@@ -142,6 +146,16 @@ pub fn watch(connection: &Connection, purpose: &'static str) -> watch::Receiver<
         }
     });
     receiver
+}
+
+/// Whether `error` is about a frame for a channel or connection that we have closed: what is lost comes with another error first.
+fn is_our_close(error: &lapin::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::InvalidConnectionState(_)
+            | ErrorKind::InvalidChannel(_)
+            | ErrorKind::InvalidChannelState(..)
+    )
 }
 
 /// `future` bounded in time: no await on the broker is without a limit.

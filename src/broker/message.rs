@@ -1,16 +1,19 @@
 //! What travels beside the body: AMQP properties and headers, read without trust and written anew.
 //!
-//! May import: `core`, the topology's names, lapin. Headers come from strangers: a value of an unexpected type, non-UTF-8 text or an
+//! May import: `core`, lapin. Headers come from strangers: a value of an unexpected type, non-UTF-8 text or an
 //! absurd number is treated as absent.
+
+use std::borrow::Cow;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use lapin::{
     BasicProperties,
     types::{AMQPValue, FieldTable, ShortString},
 };
-use tidegate_core::headers;
+use tidegate_core::{crash::Returns, headers};
 
-use crate::topology::migration::is_shelter;
+/// The properties of a message, headers included.
+pub use lapin::BasicProperties as Properties;
 
 /// Most bytes of header text that are carried from one publish to the next; beyond it the largest foreign headers
 /// are left behind, because a header frame over the connection's `frame_max` (128 KiB) kills the connection.
@@ -21,6 +24,15 @@ pub fn text<'a>(properties: &'a BasicProperties, name: &str) -> Option<&'a str> 
     match properties.headers().as_ref()?.inner().get(name)? {
         AMQPValue::LongString(text) => std::str::from_utf8(text.as_bytes()).ok(),
         AMQPValue::ShortString(text) => Some(text.as_str()),
+        _ => None,
+    }
+}
+
+/// A text header, if it is there; bytes that are no UTF-8 are replaced.
+pub fn lossy_text<'a>(properties: &'a BasicProperties, name: &str) -> Option<Cow<'a, str>> {
+    match properties.headers().as_ref()?.inner().get(name)? {
+        AMQPValue::LongString(text) => Some(String::from_utf8_lossy(text.as_bytes())),
+        AMQPValue::ShortString(text) => Some(Cow::Borrowed(text.as_str())),
         _ => None,
     }
 }
@@ -81,47 +93,21 @@ pub fn attempt(properties: &BasicProperties) -> u32 {
         .max(1)
 }
 
-/// How often the broker has taken the message back from a consumer.
-pub fn returns(properties: &BasicProperties) -> u32 {
-    integer(properties, headers::DELIVERY_COUNT)
-        .and_then(|n| u32::try_from(n).ok())
-        .unwrap_or(0)
-}
-
-/// The newest entry of the broker's death record.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Death {
-    /// `rejected`, `expired`, `maxlen` or `delivery_limit`.
-    pub reason: String,
-    /// The routing key it had in that queue.
-    pub routing_key: Option<String>,
-}
-
-/// Why the broker dead-lettered the message last, if it did.
-pub fn last_death(properties: &BasicProperties) -> Option<Death> {
-    let AMQPValue::FieldArray(deaths) = properties.headers().as_ref()?.inner().get("x-death")? else {
-        return None;
-    };
-    let string = |value: &AMQPValue| match value {
-        AMQPValue::LongString(text) => Some(text.to_string()),
-        _ => None,
-    };
-    // A message that waited while its queue was migrated was rejected there on purpose: no death that anybody meant.
-    let newest = deaths.as_slice().iter().find_map(|death| match death {
-        AMQPValue::FieldTable(death) => {
-            let queue = death.inner().get("queue").and_then(string);
-            (!queue.is_some_and(|queue| is_shelter(&queue))).then_some(death)
-        }
-        _ => None,
-    })?;
-    let routing_key = match newest.inner().get("routing-keys") {
-        Some(AMQPValue::FieldArray(keys)) => keys.as_slice().first().and_then(string),
-        _ => None,
-    };
-    Some(Death {
-        reason: string(newest.inner().get("reason")?)?,
-        routing_key,
-    })
+/// How often the broker has taken the message back from a consumer since it was published.
+///
+/// Up to 4.2 a quorum queue counts every return; 4.3 counts only those that say something about the message, and leaves
+/// the header out while there is none. A classic queue marks a message as redelivered and counts nothing.
+pub fn returns(properties: &BasicProperties, redelivered: bool) -> Returns {
+    // What comes for the first time has no count, whatever its producer wrote.
+    if !redelivered {
+        return Returns::Counted(0);
+    }
+    let count = |name| integer(properties, name).and_then(|n| u32::try_from(n).ok());
+    match (count(headers::DELIVERY_COUNT), count(headers::ACQUIRED_COUNT)) {
+        (Some(returned), _) => Returns::Counted(returned),
+        (None, Some(_)) => Returns::Counted(0),
+        (None, None) => Returns::Uncounted,
+    }
 }
 
 /// Properties and headers of a message that is published again: what the producer set, without what belongs to
@@ -201,6 +187,27 @@ impl Headers {
         }
     }
 
+    /// Takes a header out.
+    #[must_use]
+    pub fn without(mut self, name: &str) -> Self {
+        let table = std::mem::take(&mut self.0);
+        let kept = table.inner().iter().filter(|(key, _)| key.as_str() != name);
+        for (key, value) in kept {
+            self.0.insert(key.clone(), value.clone());
+        }
+        self
+    }
+
+    /// Only those whose names `keep` says.
+    #[must_use]
+    pub fn only(self, keep: impl Fn(&str) -> bool) -> Self {
+        let mut table = FieldTable::default();
+        for (name, value) in self.0.inner().iter().filter(|(name, _)| keep(name.as_str())) {
+            table.insert(name.clone(), value.clone());
+        }
+        Self(table)
+    }
+
     /// Sets a number header.
     #[must_use]
     pub fn integer(mut self, name: &'static str, value: i64) -> Self {
@@ -257,6 +264,26 @@ mod tests {
     }
 
     #[test]
+    fn returns_are_read_as_each_kind_of_queue_tells_them() {
+        let count = |name, n| with_header(name, AMQPValue::LongLongInt(n));
+        let table = [
+            (BasicProperties::default(), false, Returns::Counted(0)),
+            (BasicProperties::default(), true, Returns::Uncounted),
+            (count(headers::DELIVERY_COUNT, 3), true, Returns::Counted(3)),
+            (count(headers::DELIVERY_COUNT, 3), false, Returns::Counted(0)),
+            (count(headers::DELIVERY_COUNT, -3), true, Returns::Uncounted),
+            (count(headers::ACQUIRED_COUNT, 2), true, Returns::Counted(0)),
+        ];
+        for (properties, redelivered, expected) in table {
+            assert_eq!(
+                returns(&properties, redelivered),
+                expected,
+                "{properties:?} {redelivered}"
+            );
+        }
+    }
+
+    #[test]
     fn a_republish_carries_the_producers_headers_only() {
         let mut table = FieldTable::default();
         for name in [
@@ -303,22 +330,5 @@ mod tests {
         assert!(table.contains_key("small"));
         let total: usize = table.inner().iter().map(|(n, v)| size(n, v)).sum();
         assert!(total <= MAX_CARRIED_HEADER_BYTES && total > MAX_CARRIED_HEADER_BYTES - 5_000);
-    }
-
-    #[test]
-    fn the_newest_death_is_read() {
-        let mut death = FieldTable::default();
-        death.insert("reason".into(), AMQPValue::LongString("rejected".into()));
-        death.insert(
-            "routing-keys".into(),
-            AMQPValue::FieldArray(vec![AMQPValue::LongString("order.close".into())].into()),
-        );
-        let deaths = AMQPValue::FieldArray(vec![AMQPValue::FieldTable(death)].into());
-        let expected = Death {
-            reason: "rejected".to_owned(),
-            routing_key: Some("order.close".to_owned()),
-        };
-        assert_eq!(last_death(&with_header("x-death", deaths)), Some(expected));
-        assert_eq!(last_death(&with_header("x-death", AMQPValue::Void)), None);
     }
 }

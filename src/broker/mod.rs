@@ -6,19 +6,40 @@
 //! alarm) stops everything on their connection, acknowledgements included. lapin's own recovery is off: each
 //! part here is supervised and rebuilt whole.
 
+#[cfg(feature = "server")]
 mod bind;
 pub mod connection;
+#[cfg(feature = "worker")]
 pub mod consumer;
+#[cfg(feature = "server")]
+pub mod death;
+#[cfg(feature = "server")]
 pub mod declare;
+#[cfg(feature = "server")]
+pub mod exists;
+#[cfg(feature = "server")]
 pub mod management;
 pub mod message;
+#[cfg(feature = "server")]
 pub mod migrate;
+#[cfg(feature = "server")]
+pub mod plain;
+#[cfg(feature = "server")]
 pub mod presence;
+#[cfg(feature = "server")]
 pub mod prune;
 pub mod publisher;
+#[cfg(feature = "server")]
+pub mod record;
+#[cfg(feature = "server")]
 pub mod replace;
+#[cfg(feature = "server")]
 mod step;
+#[cfg(feature = "server")]
+pub(crate) mod throwaway;
+#[cfg(feature = "server")]
 pub mod unrouted;
+#[cfg(feature = "server")]
 pub mod verify;
 
 use std::time::Duration;

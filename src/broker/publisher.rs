@@ -8,6 +8,7 @@
 //! all of it is answered `TimedOut` and the channel is rebuilt. Whoever sends again uses the same message id, so
 //! the worst case is a duplicate with the same id, never a loss.
 
+mod confirm;
 mod first;
 mod key;
 mod session;
@@ -24,7 +25,7 @@ use std::{
 use bytes::Bytes;
 use deadpool_lapin::{Config, Pool, PoolConfig, Runtime, Timeouts};
 use futures::FutureExt;
-use lapin::BasicProperties;
+use lapin::{BasicProperties, uri::AMQPUri};
 use secrecy::ExposeSecret;
 use tokio::{
     sync::{mpsc, oneshot, watch},
@@ -121,10 +122,62 @@ impl std::fmt::Debug for Publisher {
     }
 }
 
+/// Shortest wait that can succeed.
+const SHORTEST: Duration = Duration::from_millis(10);
+
+/// Most messages in flight on one channel.
+const MOST_IN_FLIGHT: usize = 65_535;
+
+/// Why a publisher can't be started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Waiting would not help: no broker can ever be reached by it. What it says is left out, for it holds a password.
+    #[error(
+        "not the URL of a broker: write it as amqp://USER:PASSWORD@HOST:5672/VHOST, or amqps://, with special characters \
+         of user and password percent-encoded"
+    )]
+    Url,
+    /// A number with which nothing would ever be published.
+    #[error("{name} is {value}; use {allowed}")]
+    OutOfRange {
+        /// Which setting.
+        name: &'static str,
+        /// What was given.
+        value: String,
+        /// What is allowed.
+        allowed: &'static str,
+    },
+    /// The pool of connections.
+    #[error(transparent)]
+    Pool(#[from] deadpool_lapin::CreatePoolError),
+}
+
 impl Publisher {
     /// Starts the actors. Nothing is connected yet when this returns: publishes wait, within their time limit,
     /// until the broker answers.
-    pub fn start(settings: &BrokerSettings) -> Result<Self, deadpool_lapin::CreatePoolError> {
+    pub fn start(settings: &BrokerSettings) -> Result<Self, StartError> {
+        if settings.url.expose_secret().parse::<AMQPUri>().is_err() {
+            return Err(StartError::Url);
+        }
+        for (name, wait) in [
+            ("connect_timeout", settings.connect_timeout),
+            ("confirm_timeout", settings.confirm_timeout),
+        ] {
+            if wait < SHORTEST {
+                return Err(StartError::OutOfRange {
+                    name,
+                    value: format!("{wait:?}"),
+                    allowed: "10ms or more",
+                });
+            }
+        }
+        if !(1..=MOST_IN_FLIGHT).contains(&settings.in_flight) {
+            return Err(StartError::OutOfRange {
+                name: "in_flight",
+                value: settings.in_flight.to_string(),
+                allowed: "1 to 65,535",
+            });
+        }
         let size = settings.publish_connections.max(1);
         let config = Config {
             url: Some(settings.url.expose_secret().to_owned()),
@@ -144,7 +197,7 @@ impl Publisher {
         let troubles = Troubles::new(vec![Some("not connected yet".to_owned()); size]);
         let actors = (0..size)
             .map(|index| {
-                let (sender, requests) = mpsc::channel(settings.in_flight.max(1));
+                let (sender, requests) = mpsc::channel(settings.in_flight);
                 let state = State {
                     index,
                     troubles: troubles.clone(),

@@ -3,9 +3,12 @@
 //!
 //! May import: everything but lapin and sqlx. No SQL and no AMQP text here, and no clap type anywhere else.
 
+mod bench;
+mod capacity;
 mod config;
 mod cron;
 mod delay;
+mod dlq;
 mod failure;
 mod migrate;
 mod output;
@@ -76,6 +79,13 @@ enum Command {
     /// Schedules
     #[command(subcommand)]
     Cron(cron::Cron),
+    /// Dead letters
+    #[command(subcommand)]
+    Dlq(Box<dlq::Dlq>),
+    /// Measure publisher and worker on this broker, beside plain lapin
+    Bench(bench::Bench),
+    /// How many workers a type needs
+    Capacity(capacity::Capacity),
     /// Settings
     #[command(subcommand)]
     Config(config::Config),
@@ -165,6 +175,9 @@ impl Cli {
                 Command::Publish(publish) => publish.run(&loaded, output).await,
                 Command::Task(task) => task.run(config, output).await,
                 Command::Cron(cron) => cron.run(config, output).await,
+                Command::Dlq(dlq) => dlq.run(&loaded, output).await,
+                Command::Bench(bench) => bench.run(config, output).await,
+                Command::Capacity(capacity) => capacity.run(output).await,
                 Command::Config(command) => command.run(&loaded, output),
             }
         });

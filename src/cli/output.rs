@@ -69,15 +69,32 @@ pub(super) fn colour_on_stderr() -> bool {
 /// Most characters of a table's cell; `--json` has the whole value.
 const MAX_CELL_CHARS: usize = 80;
 
+/// Fields and their values, one per line. As in a [`table`] nothing steers a terminal, but no value is cut.
+pub(super) fn fields(rows: Vec<Vec<String>>) -> String {
+    lines(
+        &["FIELD", "VALUE"],
+        rows.into_iter()
+            .map(|row| row.iter().map(|text| escaped(text)).collect()),
+    )
+}
+
 /// A table without lines, as people read it and `awk` too. Cells may hold what anybody wrote into a row: what would
 /// steer a terminal or break the line is shown escaped, and a long cell is cut.
 pub(super) fn table(head: &[&str], rows: Vec<Vec<String>>) -> String {
+    lines(
+        head,
+        rows.into_iter()
+            .map(|row| row.iter().map(|text| cell(text)).collect()),
+    )
+}
+
+fn lines(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
     let mut table = comfy_table::Table::new();
     table
         .load_style(comfy_table::presets::NOTHING)
         .set_header(head.to_vec());
     for row in rows {
-        table.add_row(row.iter().map(|text| cell(text)));
+        table.add_row(row);
     }
     let mut text = String::new();
     for line in table.to_string().lines() {
@@ -85,6 +102,19 @@ pub(super) fn table(head: &[&str], rows: Vec<Vec<String>>) -> String {
         text.push('\n');
     }
     text
+}
+
+/// `text` for a line of a message: what would steer a terminal or break the line is shown escaped.
+pub(super) fn escaped(text: &str) -> String {
+    let mut shown = String::new();
+    for c in text.chars() {
+        if steers(c) {
+            shown.extend(c.escape_unicode());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
 }
 
 fn cell(text: &str) -> String {
@@ -129,6 +159,13 @@ mod tests {
         assert_eq!(shown, ["x\\u{1b}[2J\\u{9b}1m\\u{d}\\u{a}\\u{9}y  ab\\u{202e}cd"]);
         assert_eq!(rows(&["größe 任务", "-"])[0].split_whitespace().last(), Some("-"));
         assert!(rows(&["größe 任务", "-"])[0].starts_with("größe 任务"));
+    }
+
+    #[test]
+    fn a_field_is_never_cut() {
+        let long = "k".repeat(MAX_CELL_CHARS * 4);
+        let text = fields(vec![vec!["error".to_owned(), format!("{long}\u{1b}")]]);
+        assert!(text.ends_with(&format!("error  {long}\\u{{1b}}\n")), "{text}");
     }
 
     #[test]

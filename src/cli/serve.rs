@@ -4,7 +4,9 @@
 //! any time after: readiness is red until they answer. If the process dies at any line, what was in work is
 //! delivered again: each role acknowledges only what is durable.
 
-use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
+mod roles;
+
+use std::{convert::Infallible, net::SocketAddr, time::Duration};
 
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
@@ -12,6 +14,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+use self::roles::{needs_database, start};
 use super::{
     failure::{Exit, Failure},
     services,
@@ -20,15 +23,8 @@ use crate::{
     api,
     broker::{BrokerSettings, connection::Link, presence, publisher::Publisher},
     config::{Config, Role},
-    ledger::PostgresLedger,
     publish::TaskPublisher,
-    router::{self, Router},
-    scheduler::{
-        claim::{self, ClaimSettings},
-        relay::{self, RelaySettings},
-        retention::{self, RetentionSettings},
-    },
-    store::{Store, StoreError, retention::Kept},
+    store::{Store, StoreError},
     supervisor::supervise,
     telemetry::{exporter::Exporter, health::Health, metrics},
     topology::export::used_by_serve,
@@ -40,7 +36,7 @@ const DATABASE: &str = "database";
 /// Arguments of `serve`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Serve {
-    /// Roles to run: scheduler, relay, router [default: all]
+    /// Roles to run: scheduler, relay, router, archivist, monitor [default: all]
     #[arg(long, value_name = "ROLES")]
     roles: Option<String>,
     /// Longest wait for running work after the first signal [default: 25s]
@@ -171,13 +167,13 @@ fn build(config: &Config, health: &Health, cancel: &CancellationToken) -> Result
     let has = |role| config.serve.roles.contains(&role);
     let (health, cancel) = (health.clone(), cancel.clone());
     // A router that runs beside no relay works without a ledger; with one, it hands unroutable tasks back to it.
-    let needs_store = has(Role::Scheduler) || has(Role::Relay);
+    let needs_store = needs_database(config);
     let store = if needs_store || config.database.url().is_ok() {
         Some(services::store(config)?)
     } else {
         None
     };
-    if !(has(Role::Relay) || has(Role::Router)) {
+    if !(has(Role::Relay) || has(Role::Router) || has(Role::Archivist)) {
         return Ok(Shared {
             health,
             cancel,
@@ -225,12 +221,7 @@ fn look_for_topology(shared: &Shared, roles: &mut JoinSet<()>) {
 /// Readiness says when the database doesn't answer or takes no writes, and roles that wait for it then start again. Only
 /// where a role can't work without it.
 fn watch_database(config: &Config, shared: &Shared, roles: &mut JoinSet<()>) {
-    let needed = |role: &Role| matches!(role, Role::Scheduler | Role::Relay);
-    let Some(store) = shared
-        .store
-        .clone()
-        .filter(|_| config.serve.roles.iter().any(needed))
-    else {
+    let Some(store) = shared.store.clone().filter(|_| needs_database(config)) else {
         return;
     };
     let (health, cancel) = (shared.health.clone(), shared.cancel.clone());
@@ -247,118 +238,6 @@ fn watch_database(config: &Config, shared: &Shared, roles: &mut JoinSet<()>) {
             }
         };
         supervise(DATABASE, health.clone(), cancel.clone(), watch).await;
-    });
-}
-
-/// Starts one role. `build` has made what it needs; a role whose needs are missing isn't started, and as it is
-/// registered with health first, readiness would say so.
-fn start(role: Role, config: &Config, shared: &Shared, roles: &mut JoinSet<()>) {
-    let name = role.as_str();
-    let (health, cancel) = (shared.health.clone(), shared.cancel.clone());
-    match role {
-        Role::Scheduler => {
-            health.expect(name);
-            let Some(store) = shared.store.clone() else { return };
-            let settings = ClaimSettings {
-                batch: config.scheduler.batch,
-                safety_scan: config.scheduler.scan_interval,
-                ..ClaimSettings::default()
-            };
-            roles.spawn(async move {
-                let run = || {
-                    store.unless_lost(claim::run(
-                        store.clone(),
-                        settings.clone(),
-                        health.clone(),
-                        cancel.clone(),
-                    ))
-                };
-                supervise(name, health.clone(), cancel.clone(), run).await;
-            });
-            prune(config, shared, roles);
-        }
-        Role::Relay => {
-            health.expect(name);
-            let (Some(store), Some(publisher)) = (shared.store.clone(), shared.publisher.clone()) else {
-                return;
-            };
-            let defaults = RelaySettings::default();
-            let settings = RelaySettings {
-                batch: config.relay.batch,
-                safety_scan: config.scheduler.scan_interval,
-                // Rows stay locked that long, so not as long as a caller at a terminal would wait.
-                confirm_limit: config.amqp.confirm_timeout.min(defaults.confirm_limit),
-                limits: config.limits.envelope(),
-            };
-            roles.spawn(async move {
-                let run = || {
-                    store.unless_lost(relay::run(
-                        store.clone(),
-                        publisher.clone(),
-                        settings.clone(),
-                        health.clone(),
-                        cancel.clone(),
-                    ))
-                };
-                supervise(name, health.clone(), cancel.clone(), run).await;
-            });
-        }
-        Role::Router => {
-            let (Some(link), Some(publisher)) = (shared.link.clone(), shared.publisher.clone()) else {
-                return;
-            };
-            let ledger = shared
-                .store
-                .clone()
-                .map(|store| Arc::new(PostgresLedger::from(store)) as Arc<dyn router::Ledger>);
-            let router = Router::new(link, publisher, config.limits.envelope(), ledger);
-            health.expect(name);
-            // Its three consumers come back by themselves and register with health one by one; a panic ends them all.
-            roles.spawn(async move {
-                let run = || {
-                    let (router, health, cancel) = (router.clone(), health.clone(), cancel.clone());
-                    async move {
-                        health.up(name);
-                        Box::pin(router.run(health, cancel)).await;
-                        Ok::<(), Infallible>(())
-                    }
-                };
-                supervise(name, health.clone(), cancel.clone(), run).await;
-            });
-        }
-    }
-}
-
-/// Goes with the scheduler: any number of instances may have it, and one at a time works.
-fn prune(config: &Config, shared: &Shared, roles: &mut JoinSet<()>) {
-    let (health, cancel) = (shared.health.clone(), shared.cancel.clone());
-    let Some(store) = shared.store.clone() else { return };
-    let kept = &config.retention;
-    let keep = [
-        (Kept::Success, kept.success),
-        (Kept::Failed, kept.failed),
-        (Kept::Canceled, kept.canceled),
-        (Kept::Unreported, kept.unreported),
-        (Kept::CronFires, kept.cron_fires),
-    ];
-    let settings = RetentionSettings {
-        keep: keep
-            .into_iter()
-            .filter_map(|(kind, keep)| Some((kind, keep?)))
-            .collect(),
-        interval: kept.interval,
-    };
-    health.expect(retention::ROLE);
-    roles.spawn(async move {
-        let run = || {
-            store.unless_lost(retention::run(
-                store.clone(),
-                settings.clone(),
-                health.clone(),
-                cancel.clone(),
-            ))
-        };
-        supervise(retention::ROLE, health.clone(), cancel.clone(), run).await;
     });
 }
 

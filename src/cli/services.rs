@@ -151,6 +151,7 @@ pub(super) fn of_store(error: &StoreError, config: &Config) -> Failure {
             Exit::Unavailable,
             "check that the database runs at this address, then try again",
         ),
+        StoreError::Busy(_) => (Exit::Conflict, "try again"),
         StoreError::SchemaMissing(_) => (Exit::Failed, "run `tidegate migrate`"),
         StoreError::Conflict(_) => (Exit::Conflict, "look at what is there, then decide"),
         // As for the broker: who sets the password right can make the same call succeed.

@@ -34,7 +34,7 @@ impl Field {
     }
 }
 
-const ROLES: &[&str] = &["scheduler", "relay", "router"];
+const ROLES: &[&str] = &["scheduler", "relay", "router", "archivist", "monitor"];
 const DAY: u64 = 24 * 3600 * 1000;
 
 macro_rules! field {
@@ -93,7 +93,7 @@ pub static FIELDS: &[Field] = &[
         "Deepest nesting of a payload; the payload itself is level 1."),
     field!("limits.max_schedule_ahead", "TIDEGATE_LIMITS_MAX_SCHEDULE_AHEAD", Kind::Duration { min: 1_000, max: 99 * DAY }, Some("90d"), "duration",
         "How far ahead a task may be scheduled."),
-    field!("serve.roles", "TIDEGATE_SERVE_ROLES", Kind::List(ROLES), Some("scheduler,relay,router"), "list",
+    field!("serve.roles", "TIDEGATE_SERVE_ROLES", Kind::List(ROLES), Some("scheduler,relay,router,archivist,monitor"), "list",
         "Roles that `serve` runs."),
     field!("serve.grace", "TIDEGATE_SERVE_GRACE", Kind::Duration { min: 0, max: 3_600_000 }, Some("25s"), "duration",
         "Longest wait for running work after SIGTERM or Ctrl-C."),
@@ -103,6 +103,8 @@ pub static FIELDS: &[Field] = &[
         "Most cron rows that one transaction claims."),
     field!("relay.batch", "TIDEGATE_RELAY_BATCH", Kind::Count { min: 1, max: 10_000 }, Some("500"), "rows",
         "Most tasks that one transaction hands to the broker."),
+    field!("archive.batch", "TIDEGATE_ARCHIVE_BATCH", Kind::Count { min: 1, max: 5_000 }, Some("500"), "dead letters",
+        "Most dead letters that one transaction archives; an archivist holds up to three times as many."),
     field!("retention.success", "TIDEGATE_RETENTION_SUCCESS", Kind::Keep { max: 36_500 * DAY }, Some("7d"), "duration",
         "How long tasks are kept that succeeded; `never`: not deleted."),
     field!("retention.failed", "TIDEGATE_RETENTION_FAILED", Kind::Keep { max: 36_500 * DAY }, Some("30d"), "duration",
@@ -113,8 +115,20 @@ pub static FIELDS: &[Field] = &[
         "How long tasks are kept after their hand-over of whose end no worker tells; `never`: not deleted."),
     field!("retention.cron_fires", "TIDEGATE_RETENTION_CRON_FIRES", Kind::Keep { max: 36_500 * DAY }, Some("30d"), "duration",
         "How long the record of cron occurrences is kept; `never`: not deleted."),
+    field!("retention.executions", "TIDEGATE_RETENTION_EXECUTIONS", Kind::Keep { max: 36_500 * DAY }, Some("7d"), "duration",
+        "How long an idempotency key is kept after its success: a duplicate that comes later runs; `never`: not deleted."),
+    field!("retention.dead_letters", "TIDEGATE_RETENTION_DEAD_LETTERS", Kind::Keep { max: 36_500 * DAY }, Some("90d"), "duration",
+        "How long a dead letter is kept after it was archived, dealt with or not, by whole days (UTC); `never`: not deleted."),
     field!("retention.interval", "TIDEGATE_RETENTION_INTERVAL", Kind::Duration { min: 1_000, max: DAY }, Some("10m"), "duration",
         "Pause between two looks for what has been kept long enough."),
+    field!("digest.webhook", "TIDEGATE_DIGEST_WEBHOOK", Kind::WebhookUrl, None, "URL",
+        "Where the role `monitor` posts a digest of new dead letters: `http://` or `https://`. Secret. Without it there are no digests."),
+    field!("digest.webhook_file", "TIDEGATE_DIGEST_WEBHOOK_FILE", Kind::Path, None, "path",
+        "A file that holds `digest.webhook`, e.g. a mounted secret."),
+    field!("digest.format", "TIDEGATE_DIGEST_FORMAT", Kind::Choice(&["plain", "slack", "feishu", "dingtalk"]), Some("plain"), "name",
+        "Shape of the digest: `plain` JSON, or what the webhooks of `slack`, `feishu` and `dingtalk` take."),
+    field!("digest.interval", "TIDEGATE_DIGEST_INTERVAL", Kind::Duration { min: 1_000, max: 7 * DAY }, Some("1h"), "duration",
+        "Span of one digest; it ends at a multiple of this since 1970 by the database's clock. No new dead letters: no digest."),
     field!("log.format", "TIDEGATE_LOG_FORMAT", Kind::Choice(&["text", "json"]), Some("text"), "name",
         "Shape of the log lines on stderr: `text` or `json`."),
     field!("log.filter", "RUST_LOG", Kind::Text, Some("info"), "directives",

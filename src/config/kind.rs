@@ -6,7 +6,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use toml::Value;
 
-use super::url::{AmqpUrl, DatabaseUrl, ManagementUrl};
+use super::url::{AmqpUrl, DatabaseUrl, ManagementUrl, WebhookUrl};
 
 /// Written where nothing is to be deleted.
 pub(super) const NEVER: &str = "never";
@@ -20,6 +20,8 @@ pub enum Kind {
     ManagementUrl,
     /// URL of the database; secret.
     DatabaseUrl,
+    /// URL of a webhook; secret.
+    WebhookUrl,
     /// Path of a file or directory.
     Path,
     /// Any text.
@@ -56,7 +58,10 @@ pub enum Kind {
 impl Kind {
     /// Whether the value must never be shown.
     pub fn is_secret(self) -> bool {
-        matches!(self, Self::AmqpUrl | Self::ManagementUrl | Self::DatabaseUrl)
+        matches!(
+            self,
+            Self::AmqpUrl | Self::ManagementUrl | Self::DatabaseUrl | Self::WebhookUrl
+        )
     }
 
     /// Reads `raw`: a text from the environment or the command line, or any value from the file. The error says
@@ -70,6 +75,9 @@ impl Kind {
                 .map(|_| raw.clone())
                 .map_err(|e| e.to_string()),
             Self::DatabaseUrl => DatabaseUrl::parse(text(raw)?)
+                .map(|_| raw.clone())
+                .map_err(|e| e.to_string()),
+            Self::WebhookUrl => WebhookUrl::parse(text(raw)?)
                 .map(|_| raw.clone())
                 .map_err(|e| e.to_string()),
             Self::Path | Self::Text => match text(raw)? {

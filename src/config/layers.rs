@@ -239,6 +239,7 @@ fn read_secret_files(settings: &mut Settings) -> Result<(), ConfigError> {
         ("amqp.url", "amqp.url_file"),
         ("management.url", "management.url_file"),
         ("database.url", "database.url_file"),
+        ("digest.webhook", "digest.webhook_file"),
     ] {
         let Some(file) = settings.get(file_key).cloned() else {
             continue;

@@ -17,8 +17,8 @@ use toml::{Table, Value};
 pub use self::{
     layers::{Outside, Setting, Settings, Source},
     sections::{
-        Amqp, Config, Database, Http, Limits, Log, LogFormat, Metrics, Relay, Retention, Role, Scheduler,
-        Serve, Topology,
+        Amqp, Config, Database, Digest, DigestFormat, Http, Limits, Log, LogFormat, Metrics, Relay,
+        Retention, Role, Scheduler, Serve, Topology,
     },
 };
 

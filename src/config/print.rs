@@ -11,7 +11,7 @@ use super::{
     fields::{FIELDS, Field},
     kind::Kind,
     layers::{Setting, Settings},
-    url::{AmqpUrl, DatabaseUrl, MASK, ManagementUrl},
+    url::{AmqpUrl, DatabaseUrl, MASK, ManagementUrl, WebhookUrl},
 };
 
 /// One setting as it is shown.
@@ -51,6 +51,9 @@ fn masked(field: &Field, setting: &Setting) -> Value {
             .map_or(MASK.to_owned(), |url| url.to_string())
             .into(),
         Kind::DatabaseUrl => DatabaseUrl::parse(text)
+            .map_or(MASK.to_owned(), |url| url.to_string())
+            .into(),
+        Kind::WebhookUrl => WebhookUrl::parse(text)
             .map_or(MASK.to_owned(), |url| url.to_string())
             .into(),
         _ => setting.value.clone(),

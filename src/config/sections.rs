@@ -11,7 +11,7 @@ use tidegate_core::envelope;
 use super::{
     ConfigError,
     kind::NEVER,
-    url::{AmqpUrl, DatabaseUrl, ManagementUrl},
+    url::{AmqpUrl, DatabaseUrl, ManagementUrl, WebhookUrl},
 };
 
 /// Everything that can be set.
@@ -38,8 +38,12 @@ pub struct Config {
     pub scheduler: Scheduler,
     /// The relay.
     pub relay: Relay,
+    /// The archive of dead letters.
+    pub archive: Archive,
     /// What is kept how long.
     pub retention: Retention,
+    /// Digests of dead letters.
+    pub digest: Digest,
     /// Logging.
     pub log: Log,
 }
@@ -138,7 +142,7 @@ pub struct Limits {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Serve {
-    /// Roles to run. (`TIDEGATE_SERVE_ROLES`, default `scheduler,relay,router`, list)
+    /// Roles to run. (`TIDEGATE_SERVE_ROLES`, default `scheduler,relay,router,archivist,monitor`, list)
     pub roles: BTreeSet<Role>,
     /// Longest wait for running work at the end. (`TIDEGATE_SERVE_GRACE`, default `25s`, duration)
     #[serde(deserialize_with = "span")]
@@ -155,6 +159,10 @@ pub enum Role {
     Relay,
     /// Retries or dead-letters what queues dead-lettered.
     Router,
+    /// Archives what is dead for good.
+    Archivist,
+    /// Sends digests of what is.
+    Monitor,
 }
 
 /// `[scheduler]`: the claim of cron rows.
@@ -176,6 +184,14 @@ pub struct Relay {
     pub batch: u32,
 }
 
+/// `[archive]`: the archive of dead letters.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Archive {
+    /// Most dead letters of one transaction. (`TIDEGATE_ARCHIVE_BATCH`, default `500`, dead letters)
+    pub batch: u16,
+}
+
 /// `[retention]`: what is kept how long; `None` is for ever.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -195,9 +211,45 @@ pub struct Retention {
     /// Cron occurrences. (`TIDEGATE_RETENTION_CRON_FIRES`, default `30d`, duration)
     #[serde(deserialize_with = "keep")]
     pub cron_fires: Option<Duration>,
+    /// Idempotency keys. (`TIDEGATE_RETENTION_EXECUTIONS`, default `7d`, duration)
+    #[serde(deserialize_with = "keep")]
+    pub executions: Option<Duration>,
+    /// Dead letters. (`TIDEGATE_RETENTION_DEAD_LETTERS`, default `90d`, duration)
+    #[serde(deserialize_with = "keep")]
+    pub dead_letters: Option<Duration>,
     /// Pause between two looks. (`TIDEGATE_RETENTION_INTERVAL`, default `10m`, duration)
     #[serde(deserialize_with = "span")]
     pub interval: Duration,
+}
+
+/// `[digest]`: digests of dead letters.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Digest {
+    /// Where they are posted; secret. (`TIDEGATE_DIGEST_WEBHOOK`, no default, URL)
+    pub webhook: Option<WebhookUrl>,
+    /// File that holds the URL. (`TIDEGATE_DIGEST_WEBHOOK_FILE`, no default, path)
+    #[serde(rename = "webhook_file", default)]
+    _webhook_file: Option<PathBuf>,
+    /// Shape of a digest. (`TIDEGATE_DIGEST_FORMAT`, default `plain`, name)
+    pub format: DigestFormat,
+    /// Span of one digest. (`TIDEGATE_DIGEST_INTERVAL`, default `1h`, duration)
+    #[serde(deserialize_with = "span")]
+    pub interval: Duration,
+}
+
+/// Shape of a digest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DigestFormat {
+    /// JSON of our own.
+    Plain,
+    /// An incoming webhook of Slack.
+    Slack,
+    /// A custom bot of Feishu.
+    Feishu,
+    /// A custom robot of DingTalk.
+    DingTalk,
 }
 
 /// `[log]`: logging.
@@ -227,6 +279,8 @@ impl Role {
             Self::Scheduler => "scheduler",
             Self::Relay => "relay",
             Self::Router => "router",
+            Self::Archivist => "archivist",
+            Self::Monitor => "monitor",
         }
     }
 }

@@ -34,7 +34,7 @@ fn defaults_fill_every_type() {
     let config = load(&outside(&[])).unwrap().config;
     assert_eq!(config.amqp.publish_connections, 2);
     assert_eq!(config.serve.grace, Duration::from_secs(25));
-    assert_eq!(config.serve.roles.len(), 3);
+    assert_eq!(config.serve.roles.len(), 5);
     assert_eq!(
         config.limits.envelope(),
         tidegate_core::envelope::Limits::standard()

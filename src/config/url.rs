@@ -61,6 +61,7 @@ pub enum UrlError {
 
 const AMQP_SHAPE: &str = "amqp://USER:PASSWORD@HOST:5672/VHOST";
 const MANAGEMENT_SHAPE: &str = "http://USER:PASSWORD@HOST:15672";
+const WEBHOOK_SHAPE: &str = "https://HOST/PATH";
 const DATABASE_SHAPE: &str = "postgres://USER:PASSWORD@HOST:5432/DATABASE";
 
 /// URL of the broker. `Debug` and `Display` show it without its password.
@@ -85,6 +86,33 @@ pub struct DatabaseUrl {
 pub struct ManagementUrl {
     secret: SecretString,
     shown: String,
+}
+
+/// URL of a webhook. `Debug` and `Display` show scheme and host only: whoever knows the rest may post there.
+#[derive(Clone, Deserialize)]
+#[serde(try_from = "String")]
+pub struct WebhookUrl {
+    secret: SecretString,
+    shown: String,
+}
+
+impl WebhookUrl {
+    /// Checks `text`: scheme and host.
+    pub fn parse(text: &str) -> Result<Self, UrlError> {
+        let url = parse(text, WEBHOOK_SHAPE, &["http", "https"])?;
+        let host = url.host_str().filter(|host| !host.is_empty());
+        let host = host.ok_or(UrlError::NoHost(WEBHOOK_SHAPE))?;
+        let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+        Ok(Self {
+            shown: format!("{}://{host}{port}/{MASK}", url.scheme()),
+            secret: text.into(),
+        })
+    }
+
+    /// The whole URL, for the client that posts.
+    pub fn secret(&self) -> &SecretString {
+        &self.secret
+    }
 }
 
 impl AmqpUrl {
@@ -252,6 +280,7 @@ macro_rules! shown {
 shown!(AmqpUrl);
 shown!(ManagementUrl);
 shown!(DatabaseUrl);
+shown!(WebhookUrl);
 
 #[cfg(test)]
 mod tests {
@@ -269,6 +298,13 @@ mod tests {
         let url = ManagementUrl::parse("http://tide:s3cret@mq:15672/rabbit").unwrap();
         assert_eq!(url.to_string(), "http://tide:***@mq:15672/rabbit");
         assert!(ManagementUrl::parse("amqp://tide:s3cret@mq").is_err());
+        let url = WebhookUrl::parse("https://u:s3cret@hooks.example.com:8443/T0/s3cret?access_token=s3cret")
+            .unwrap();
+        assert_eq!(url.to_string(), "https://hooks.example.com:8443/***");
+        for bad in ["file:///s3cret", "ftp://hooks/s3cret", "s3cret", "https://"] {
+            let why = WebhookUrl::parse(bad).unwrap_err().to_string();
+            assert!(!why.contains("s3cret"), "{why}");
+        }
         let url = DatabaseUrl::parse("postgres:///ledger?host=/run/postgresql&password=s3cret").unwrap();
         assert_eq!(url.to_string(), "postgres:///ledger?***");
     }

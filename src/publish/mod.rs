@@ -1,10 +1,15 @@
-//! The only way to send a task: the first time ([`TaskPublisher::send`]) or again ([`resend`]).
+//! The only way to send a task: the first time ([`TaskPublisher::send`]), again ([`resend`]), or out of the archive (`replay`).
 //!
 //! May import: `core`, `topology`, `broker`, `telemetry`. Every publish is mandatory and awaited until confirmed.
 
 pub mod prepare;
+#[cfg(feature = "worker")]
 pub mod reading;
+#[cfg(feature = "server")]
+pub mod replay;
+#[cfg(feature = "worker")]
 pub mod resend;
+#[cfg(feature = "worker")]
 pub mod settle;
 
 use std::{sync::Arc, time::Duration};

@@ -43,6 +43,8 @@ pub fn read(incoming: &Incoming, queue: Option<&str>, limits: &Limits) -> Readin
                 task_type: peek.task_type.map(|t| t.to_string()),
                 queue: queue.map(ToOwned::to_owned),
                 recorded_key: None,
+                deaths: None,
+                waits: None,
             };
             let (outcome, kind) = refusal(&error);
             let failure = Failure {
@@ -76,5 +78,7 @@ pub fn known(envelope: &Envelope, queue: &str) -> Known {
         task_type: Some(envelope.task_type.to_string()),
         queue: Some(queue.to_owned()),
         recorded_key: None,
+        deaths: None,
+        waits: None,
     }
 }

@@ -5,7 +5,6 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use lapin::BasicProperties;
 use tidegate_core::{
@@ -32,6 +31,10 @@ pub struct Known {
     pub queue: Option<String>,
     /// The routing key in the broker's record, where the message came through a dead-letter exchange.
     pub recorded_key: Option<String>,
+    /// How many worker processes died with it: what its header says from now on.
+    pub deaths: Option<u32>,
+    /// How often the limits of its type have put it off, likewise.
+    pub waits: Option<u32>,
 }
 
 /// Why the last attempt failed; both texts are cut before they travel.
@@ -41,6 +44,18 @@ pub struct Failure {
     pub kind: String,
     /// Text.
     pub message: String,
+}
+
+impl Failure {
+    /// What the ledger keeps of it: reason of the dead letter if it is one, kind and text, bounded as in headers. `None`: there
+    /// is nothing to say.
+    pub fn line(&self, reason: Option<DeadReason>) -> Option<String> {
+        let parts: Vec<&str> = [reason.map_or("", DeadReason::as_str), &self.kind, &self.message]
+            .into_iter()
+            .filter(|part| !part.is_empty())
+            .collect();
+        (!parts.is_empty()).then(|| headers::cut_error(&parts.join(": ")))
+    }
 }
 
 impl TaskPublisher {
@@ -66,17 +81,18 @@ impl TaskPublisher {
             .await
     }
 
-    /// Sends `incoming` back to `queue` at once, as the same attempt.
+    /// Sends `incoming` back to `queue` at once, as the same attempt and no less suspect than it was.
     ///
     /// It is published anew rather than requeued, because brokers before 4.3 count every requeue as a failed
     /// delivery, and a shutdown is none.
     pub async fn give_back(&self, incoming: &Incoming, known: &Known, queue: &str) -> Result<(), SendError> {
         let (properties, headers) = again(incoming, known, Utc::now());
+        let headers = suspected(headers, known, Some(incoming));
         self.to_queue(incoming, known, queue, Duration::ZERO, properties, headers)
             .await
     }
 
-    /// Sends `incoming` back to `queue` after `delay`, as the same attempt: it came before its time.
+    /// Sends `incoming` back to `queue` after `delay`, as the same attempt: it can't start now.
     pub async fn defer(
         &self,
         incoming: &Incoming,
@@ -87,7 +103,11 @@ impl TaskPublisher {
         let now = Utc::now();
         let (properties, headers) = again(incoming, known, now);
         let due = now + chrono::Duration::from_std(delay).unwrap_or_default();
-        let headers = headers.instant(headers::DUE_AT, due);
+        let headers = suspected(headers, known, Some(incoming)).instant(headers::DUE_AT, due);
+        let headers = match known.waits {
+            Some(waits) => headers.integer(headers::WAITS, waits.into()),
+            None => headers,
+        };
         self.to_queue(incoming, known, queue, delay, properties, headers)
             .await
     }
@@ -111,17 +131,23 @@ impl TaskPublisher {
             .await
     }
 
-    /// Sends `incoming` to `task.dead` with its reason and its exact bytes.
+    /// Sends `incoming` to `task.dead` with its reason and its exact bytes. `id` names this death, a UUID of version 7: sent
+    /// twice with the same one, it is one dead letter.
     pub async fn dead(
         &self,
         incoming: &Incoming,
         known: &Known,
         reason: DeadReason,
         failure: &Failure,
+        id: uuid::Uuid,
     ) -> Result<(), SendError> {
         let now = Utc::now();
         let (properties, headers) = again(incoming, known, now);
-        let headers = failed(headers, known, failure, now).text(headers::DEAD_REASON, reason.as_str());
+        let headers = failed(headers, known, failure, now)
+            .text(headers::FAILED_QUEUE, &showed_in(incoming, known))
+            .text(headers::DEAD_REASON, reason.as_str())
+            .text(headers::DEAD_LETTER_ID, &id.hyphenated().to_string());
+        let headers = suspected(headers, known, None);
         let exchange = self.topology.names.dead();
         let key = known
             .queue
@@ -162,7 +188,7 @@ impl TaskPublisher {
         headers: Headers,
     ) -> Result<(), SendError> {
         let properties = properties.with_headers(headers.into_table());
-        let body = Bytes::copy_from_slice(&incoming.body);
+        let body = incoming.body.clone();
         let message = Outgoing {
             exchange,
             routing_key,
@@ -173,9 +199,15 @@ impl TaskPublisher {
     }
 }
 
-/// Carried properties with a message id (a returned message is recognised by it) and what describes the task.
+/// Carried properties with a message id (a returned message is recognised by it) and what describes the task, but no
+/// suspicion: whoever goes on suspecting it says so.
 fn again(incoming: &Incoming, known: &Known, now: DateTime<Utc>) -> (BasicProperties, Headers) {
     let (mut properties, mut headers) = message::carried(&incoming.properties);
+    for name in [headers::CRASHES, headers::WAITS] {
+        if headers.has(name) {
+            headers = headers.without(name);
+        }
+    }
     if properties.message_id().is_none() {
         let id = known
             .task_id
@@ -200,8 +232,26 @@ fn again(incoming: &Incoming, known: &Known, now: DateTime<Utc>) -> (BasicProper
     (properties, headers)
 }
 
+/// The queue that failed. Of what failed in none: the one that a retry could not find back to, or else the platform queue
+/// where it showed. Never what the message says of itself.
+fn showed_in(incoming: &Incoming, known: &Known) -> String {
+    match (&known.queue, ladder::parse_key(&incoming.routing_key)) {
+        (Some(queue), _) => queue.clone(),
+        (None, Some((_, Target::Queue(queue)))) => queue,
+        (None, _) => incoming.queue.to_string(),
+    }
+}
+
+/// The deaths that are known, or that the message came with.
+fn suspected(headers: Headers, known: &Known, carried: Option<&Incoming>) -> Headers {
+    let carried = || message::integer(&carried?.properties, headers::CRASHES).filter(|deaths| *deaths > 0);
+    match known.deaths.map(i64::from).or_else(carried) {
+        Some(deaths) => headers.integer(headers::CRASHES, deaths),
+        None => headers,
+    }
+}
+
 fn failed(headers: Headers, known: &Known, failure: &Failure, now: DateTime<Utc>) -> Headers {
-    let kind: String = failure.kind.chars().take(64).collect();
     let headers = match headers.has(headers::FIRST_FAILED_AT) {
         true => headers,
         false => headers.instant(headers::FIRST_FAILED_AT, now),
@@ -211,6 +261,6 @@ fn failed(headers: Headers, known: &Known, failure: &Failure, now: DateTime<Utc>
         None => headers,
     };
     headers
-        .text(headers::ERROR_KIND, &kind)
+        .text(headers::ERROR_KIND, &headers::cut_kind(&failure.kind))
         .text(headers::ERROR, &headers::cut_error(&failure.message))
 }

@@ -24,7 +24,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// What became of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settled {
-    /// As decided: published where it had to be, and acknowledged.
+    /// As decided: published where it had to be, and its acknowledgement is on its way.
     AsDecided,
     /// It could not be published or acknowledged: the broker delivers it again.
     Redelivered,
@@ -61,12 +61,28 @@ impl Settler {
         let published = self
             .publish(&incoming, known, queue, attempt, disposition, failure)
             .await;
-        acknowledge(incoming, published).await
+        acknowledge(incoming, published)
     }
 
     /// The first half of [`settle`](Self::settle), for a caller that has something to write down before
     /// [`acknowledge`]: publishes what `disposition` asks for. Returns whether that is confirmed.
     pub async fn publish(
+        &self,
+        incoming: &Incoming,
+        known: &Known,
+        queue: &str,
+        attempt: u32,
+        disposition: Disposition,
+        failure: &Failure,
+    ) -> bool {
+        if disposition == Disposition::Ack {
+            return true;
+        }
+        // Boxed, so that a success doesn't carry the room for a failure about.
+        Box::pin(self.publish_what_failed(incoming, known, queue, attempt, disposition, failure)).await
+    }
+
+    async fn publish_what_failed(
         &self,
         incoming: &Incoming,
         known: &Known,
@@ -90,8 +106,10 @@ impl Settler {
                 sent
             }
             Disposition::Dead { reason } => {
+                // Made here, so that a publish repeated after a lost confirm names the same death.
+                let id = uuid::Uuid::now_v7();
                 let sent = self
-                    .persist(|| publisher.dead(incoming, known, reason, failure))
+                    .persist(|| publisher.dead(incoming, known, reason, failure, id))
                     .await;
                 if sent {
                     metrics::dead_lettered(task_type, reason.as_str(), self.role);
@@ -102,6 +120,10 @@ impl Settler {
                 }
                 sent
             }
+            Disposition::PutOff { delay } => {
+                self.persist(|| publisher.defer(incoming, known, queue, delay))
+                    .await
+            }
             Disposition::GiveBack => self.persist(|| publisher.give_back(incoming, known, queue)).await,
         }
     }
@@ -111,7 +133,7 @@ impl Settler {
         let sent = self
             .persist(|| self.publisher.defer(&incoming, known, queue, delay))
             .await;
-        acknowledge(incoming, sent).await
+        acknowledge(incoming, sent)
     }
 
     /// Sends `incoming` on from the ingress to its own routing key after `delay`.
@@ -119,7 +141,7 @@ impl Settler {
         let sent = self
             .persist(|| self.publisher.forward(&incoming, known, priority, delay))
             .await;
-        acknowledge(incoming, sent).await
+        acknowledge(incoming, sent)
     }
 
     /// Publishes until it is confirmed or patience ends. Sending again after an unknown outcome can duplicate.
@@ -152,11 +174,11 @@ impl Settler {
 }
 
 /// Acknowledges what is `published`, and puts back what could not be.
-pub async fn acknowledge(incoming: Incoming, published: bool) -> Settled {
+pub fn acknowledge(incoming: Incoming, published: bool) -> Settled {
     let settled = if published {
-        incoming.ack().await
+        incoming.ack()
     } else {
-        incoming.requeue().await
+        incoming.requeue()
     };
     match (settled, published) {
         (Ok(()), true) => Settled::AsDecided,

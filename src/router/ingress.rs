@@ -10,7 +10,7 @@ use tidegate_core::{
     ladder,
 };
 
-use super::Router;
+use super::Routes;
 use crate::{
     broker::{consumer::Incoming, message},
     publish::{
@@ -19,9 +19,9 @@ use crate::{
     },
 };
 
-impl Router {
+impl Routes<'_> {
     pub(super) async fn ingress(&self, mut incoming: Incoming) {
-        let envelope = match read(&incoming, None, &self.limits) {
+        let envelope = match read(&incoming, None, &self.router.limits) {
             Reading::Valid(envelope) => envelope,
             Reading::Invalid {
                 known,
@@ -34,8 +34,7 @@ impl Router {
                 };
                 let disposition = Disposition::Dead { reason };
                 let queue = incoming.queue.clone();
-                self.settler
-                    .settle(incoming, &known, &queue, 1, disposition, &failure)
+                self.settle(incoming, &known, &queue, 1, disposition, &failure)
                     .await;
                 return;
             }
@@ -47,7 +46,8 @@ impl Router {
         known.queue = None;
         match delay(&incoming, &envelope) {
             Ok(delay) => {
-                self.settler
+                self.router
+                    .settler
                     .forward(incoming, &known, envelope.priority, delay)
                     .await;
             }
@@ -60,8 +60,7 @@ impl Router {
                     reason: DeadReason::InvalidEnvelope,
                 };
                 let queue = incoming.queue.clone();
-                self.settler
-                    .settle(incoming, &known, &queue, 1, disposition, &failure)
+                self.settle(incoming, &known, &queue, 1, disposition, &failure)
                     .await;
             }
         }

@@ -2,24 +2,31 @@
 //! dead-lettered by the same decision as in our own worker, what comes through the ingress is delayed, and what
 //! no binding took is made visible.
 //!
-//! May import: `core`, `broker`, `publish`, `supervisor`, `telemetry`; the ledger only by the
+//! May import: `core`, `batcher`, `broker`, `publish`, `supervisor`, `telemetry`; the ledger only by the
 //! trait [`Ledger`]. Any number of routers may run: each message is taken by one, published, confirmed, and only
 //! then acknowledged.
 
 mod failed;
 mod ingress;
 mod pump;
+mod reports;
 mod unrouted;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use tidegate_core::{envelope::Limits, names::Names};
+pub use reports::Ended;
+use tidegate_core::{dispose::Disposition, envelope::Limits, names::Names};
 use tokio_util::sync::CancellationToken;
 
+pub use crate::batcher::LedgerError;
 use crate::{
-    broker::connection::Link,
-    publish::{TaskPublisher, settle::Settler},
+    broker::{connection::Link, consumer::Incoming},
+    publish::{
+        TaskPublisher,
+        resend::{Failure, Known},
+        settle::{Settler, acknowledge},
+    },
     telemetry::health::Health,
 };
 
@@ -29,6 +36,10 @@ pub trait Ledger: Send + Sync {
     /// Takes a task back that the broker could not route, to be published again later. `false`: the ledger does
     /// not hold it in a state to take back.
     async fn unroutable(&self, task_id: &str, why: &str) -> Result<bool, String>;
+
+    /// Writes down what became of tasks at consumers that report nothing. Answers in their order: `false` says to tell it
+    /// again later. An empty call asks only whether the ledger is there.
+    async fn ended(&self, ended: &[Ended]) -> Result<Vec<bool>, LedgerError>;
 }
 
 /// What the three routes share.
@@ -38,6 +49,12 @@ pub struct Router {
     settler: Settler,
     limits: Limits,
     ledger: Option<Arc<dyn Ledger>>,
+}
+
+/// One run of the routes.
+struct Routes<'r> {
+    router: &'r Router,
+    reports: reports::Desk,
 }
 
 impl std::fmt::Debug for Router {
@@ -73,10 +90,43 @@ impl Router {
             health: health.clone(),
             cancel: cancel.clone(),
         };
-        tokio::join!(
-            pump(names.failed()).run(|incoming| self.failed(incoming)),
-            pump(names.ingress()).run(|incoming| self.ingress(incoming)),
-            pump(names.unrouted()).run(|incoming| self.unrouted(incoming)),
-        );
+        let (reports, telling) = reports::desk(self.ledger.as_ref(), &health);
+        let routes = Routes {
+            router: self,
+            reports,
+        };
+        let routed = async move {
+            let routes = &routes;
+            tokio::join!(
+                pump(names.failed()).run(|incoming| routes.failed(incoming)),
+                pump(names.ingress()).run(|incoming| routes.ingress(incoming)),
+                pump(names.unrouted()).run(|incoming| routes.unrouted(incoming)),
+            );
+        };
+        tokio::join!(routed, telling.run(cancel.clone()));
+    }
+}
+
+impl Routes<'_> {
+    /// Publishes what `disposition` asks for, leaves word of it for the ledger, and acknowledges.
+    async fn settle(
+        &self,
+        incoming: Incoming,
+        known: &Known,
+        queue: &str,
+        attempt: u32,
+        disposition: Disposition,
+        failure: &Failure,
+    ) {
+        let settler = &self.router.settler;
+        let published = settler
+            .publish(&incoming, known, queue, attempt, disposition, failure)
+            .await;
+        if published {
+            self.reports
+                .settled(&incoming, known, queue, disposition, failure);
+        }
+        // Stale means that the broker delivers it again.
+        acknowledge(incoming, published);
     }
 }

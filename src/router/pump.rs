@@ -4,13 +4,12 @@
 //! delivers it again.
 
 use futures::{StreamExt, stream::FuturesUnordered};
-use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     broker::{
         connection::Link,
-        consumer::{Incoming, Subscription, consume},
+        consumer::{Incoming, Prefetch, Subscription, consume},
     },
     telemetry::health::Health,
 };
@@ -31,11 +30,11 @@ impl Pump {
         F: Fn(Incoming) -> Fut,
         Fut: Future<Output = ()>,
     {
-        let (sender, mut incoming) = mpsc::channel(IN_FLIGHT.into());
+        let (sender, incoming) = async_channel::bounded(IN_FLIGHT.into());
         let subscription = Subscription {
             part: format!("router {}", self.queue),
             queue: self.queue,
-            prefetch: IN_FLIGHT,
+            prefetch: Prefetch::Fixed(IN_FLIGHT),
         };
         let consumer = consume(self.link, subscription, sender, self.health, self.cancel.clone());
         let work = async {
@@ -45,12 +44,13 @@ impl Pump {
                     biased;
                     Some(()) = routing.next(), if !routing.is_empty() => {}
                     next = incoming.recv() => match next {
-                        Some(next) if self.cancel.is_cancelled() => {
+                        Ok(next) if self.cancel.is_cancelled() => {
                             // Stale means that the broker has it back already.
-                            let _ = next.requeue().await;
+                            let _ = next.requeue();
                         }
-                        Some(next) => routing.push(route(next)),
-                        None => break,
+                        Ok(next) => routing.push(route(next)),
+                        // The consumer has ended.
+                        Err(_) => break,
                     },
                 }
             }

@@ -11,7 +11,7 @@ use tidegate_core::{
 
 use tokio::time::Instant;
 
-use super::{Ledger, Router};
+use super::{Ledger, Routes};
 use crate::{
     broker::{consumer::Incoming, message},
     publish::{
@@ -25,9 +25,9 @@ use crate::{
 /// How long a ledger that is away is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-impl Router {
+impl Routes<'_> {
     pub(super) async fn unrouted(&self, incoming: Incoming) {
-        let known = match read(&incoming, None, &self.limits) {
+        let known = match read(&incoming, None, &self.router.limits) {
             Reading::Valid(envelope) => Known {
                 queue: None,
                 ..known(&envelope, "")
@@ -36,14 +36,14 @@ impl Router {
         };
         let (exchange, key) = (&incoming.exchange, &incoming.routing_key);
         let message = format!("no queue takes routing key {key:?} on exchange {exchange:?}");
-        if let (Some(ledger), Some(task_id)) = (&self.ledger, &known.task_id)
+        if let (Some(ledger), Some(task_id)) = (&self.router.ledger, &known.task_id)
             && is_first_publish_by_the_ledger(&incoming)
         {
             match take_back(ledger.as_ref(), task_id, &message).await {
                 Ok(true) => {
                     metrics::unroutable("returned_to_ledger");
                     tracing::warn!(%task_id, %key, "unroutable; back to the ledger");
-                    let _ = incoming.ack().await;
+                    let _ = incoming.ack();
                     return;
                 }
                 Ok(false) => {}
@@ -63,8 +63,7 @@ impl Router {
         };
         let number = message::attempt(&incoming.properties);
         let queue = incoming.queue.clone();
-        self.settler
-            .settle(incoming, &known, &queue, number, disposition, &failure)
+        self.settle(incoming, &known, &queue, number, disposition, &failure)
             .await;
     }
 }

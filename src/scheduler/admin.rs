@@ -89,7 +89,20 @@ pub struct Placed {
 
 /// Adds `definitions`, or changes the schedules of their names where that is asked for; answers in their order.
 /// All or nothing. A dry run tells of schedules that are defined otherwise by [`Change::Differs`] instead of an error.
+/// Of several equal calls at once one adds, and the others find its schedules unchanged.
 pub async fn put(
+    store: &Store,
+    definitions: &[Definition],
+    options: PutOptions,
+) -> Result<Vec<Placed>, AdminError> {
+    match put_once(store, definitions, options).await {
+        // Somebody added one between the look and the insert: the second look sees it.
+        Err(AdminError::Store(StoreError::Conflict(_))) => put_once(store, definitions, options).await,
+        done => done,
+    }
+}
+
+async fn put_once(
     store: &Store,
     definitions: &[Definition],
     options: PutOptions,
@@ -142,11 +155,12 @@ async fn check(
         let Some(row) = rows.get(name) else {
             return Err(AdminError::NotFound((*name).to_owned()));
         };
-        let next = match first(row, now) {
-            Ok(next) => Some(next),
-            // What stood there before is not this call's business.
-            Err(_) if *change == Change::Unchanged => None,
-            Err(why) => {
+        let next = match occurrence::check(row, now) {
+            Ok(Some(next)) => Some(next),
+            // It has fired and ended: that was so before this call.
+            Ok(None) if *change == Change::Unchanged => None,
+            checked => {
+                let why = checked.err().unwrap_or_else(never);
                 refusals.push(Refusal {
                     name: row.name.clone(),
                     why,
@@ -170,9 +184,11 @@ async fn check(
 
 /// When `row` fires first after `now`; `Err` says why it never does.
 fn first(row: &CronTask, now: DateTime<Utc>) -> Result<DateTime<Utc>, String> {
-    occurrence::check(row, now)?.ok_or_else(|| {
-        "it can never fire: no occurrence is left before ends_at; give a later one, or none".to_owned()
-    })
+    occurrence::check(row, now)?.ok_or_else(never)
+}
+
+fn never() -> String {
+    "it can never fire: no occurrence is left before ends_at; give a later one, or none".to_owned()
 }
 
 /// What the tables would refuse without saying why, or change without saying so.
@@ -189,6 +205,7 @@ fn problems(definition: &Definition, now: DateTime<Utc>) -> Vec<String> {
         }
     };
     length("name", Some(&definition.name), 255);
+    let is_blank = !definition.name.is_empty() && definition.name.trim().is_empty();
     length("task type", Some(&definition.task_type), 128);
     length("expression", Some(&definition.cron_expression), usize::MAX);
     length("exchange", definition.exchange.as_deref(), 255);
@@ -205,6 +222,9 @@ fn problems(definition: &Definition, now: DateTime<Utc>) -> Vec<String> {
     range("max retries", definition.max_retries, 0, 100);
     range("time-out in ms", definition.timeout_ms, 1, 86_400_000);
     range("priority", Some(definition.priority.into()), 0, 255);
+    if is_blank {
+        problems.push("the name is blank; write something that can be read".to_owned());
+    }
     if let (Some(start), Some(end)) = (definition.starts_at, definition.ends_at)
         && start >= end
     {

@@ -1,4 +1,4 @@
-//! The loop that reads due cron rows, and writes back what [`occurrence`] decides about them.
+//! The loop that reads due cron rows, and writes back what `occurrence` decides about them.
 //!
 //! May import: `store`, `telemetry`. Never publishes. Sleeps until the next row is due by the database's clock, and
 //! wakes on `NOTIFY`; the regular scan is the safety net.
@@ -13,27 +13,25 @@
 
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
 use rand::Rng;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{PASS_LIMIT, SAFETY_SCAN, SchedulerError, deadline, occurrence, shards::Shards};
+use self::{
+    resting::Resting,
+    work::{Outcome, Work},
+};
+use super::{PASS_LIMIT, SAFETY_SCAN, SchedulerError, deadline, shards::Shards};
 use crate::{
-    store::{
-        NextDue, Store, StoreError,
-        cron_tasks::{Batch, Committed, CronTask, Decision, Verdict, Written},
-        wake::Channel,
-    },
+    store::{NextDue, Store, StoreError, wake::Channel},
     telemetry::{health::Health, metrics},
 };
 
+mod resting;
+mod work;
+
 /// Name of this role in health and logs.
 pub const ROLE: &str = "scheduler";
-
-/// A statement carries no more than about as many bytes of tasks as this: a batch of rows that all make up for an
-/// outage is written in parts.
-const STATEMENT_BYTES: usize = 4 * 1024 * 1024;
 
 /// How much later an instance looks that lost more than it won, in milliseconds: when the others are through. Drawn
 /// anew each time, so that two of them meet once at most.
@@ -62,7 +60,7 @@ pub struct ClaimSettings {
 impl Default for ClaimSettings {
     fn default() -> Self {
         Self {
-            batch: 200,
+            batch: 500,
             safety_scan: SAFETY_SCAN,
             misfire_grace: Duration::from_secs(60),
         }
@@ -93,6 +91,7 @@ pub async fn run(
                 Ok(next) => {
                     pause = PAUSE.0;
                     let until = deadline(next, claimer.settings.safety_scan, false);
+                    let until = claimer.resting.next().map_or(until, |rested| until.min(rested));
                     wakes.wait_until(until + claimer.later(), None).await;
                 }
                 Err(SchedulerError::Store(error)) if error.is_transient() => {
@@ -141,7 +140,7 @@ pub async fn pass(store: &Store, settings: &ClaimSettings, health: &Health) -> R
     Ok(tally.written)
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Kind {
     Uninitialised,
     Due,
@@ -160,6 +159,8 @@ pub struct Claimer {
     held: Duration,
     /// When the rows in error are to be counted again.
     count_at: Instant,
+    /// Rows that are left alone for a while.
+    resting: Resting,
 }
 
 impl Claimer {
@@ -171,6 +172,7 @@ impl Claimer {
             behind: false,
             held: HELD.0,
             count_at: Instant::now(),
+            resting: Resting::default(),
             settings,
         }
     }
@@ -192,7 +194,7 @@ impl Claimer {
                 metrics::cron_rows_in_error(store.cron_tasks().in_error().await?);
                 self.count_at = Instant::now() + self.settings.safety_scan;
             }
-            let next = store.cron_tasks().next_due().await?;
+            let next = store.cron_tasks().next_due(&self.resting.ids()).await?;
             match next {
                 Some(mut due) if due.after.is_zero() && tally.written == 0 => {
                     // Somebody has it in their hands: an instance for a moment, or a client for longer.
@@ -218,11 +220,12 @@ impl Claimer {
     /// were edited, the second fires those that are due.
     pub async fn pass(&mut self, store: &Store, health: &Health) -> Result<Tally, SchedulerError> {
         let mut all = Tally::default();
+        let mut ahead = None;
         loop {
             let mut more = false;
             // In turn, so that a row that makes up for a long outage keeps no new row waiting.
             for kind in [Kind::Uninitialised, Kind::Due] {
-                let round = timeout(PASS_LIMIT, self.round(kind, store))
+                let round = timeout(PASS_LIMIT, self.round(kind, store, &mut ahead))
                     .await
                     .map_err(|_| SchedulerError::Stalled)??;
                 health.up(ROLE);
@@ -239,73 +242,69 @@ impl Claimer {
         Ok(all)
     }
 
-    /// Reads, decides and writes one batch.
-    async fn round(&mut self, kind: Kind, store: &Store) -> Result<Round, StoreError> {
-        let (order, limit) = (self.shards.order(), i64::from(self.limit));
-        let batch = match kind {
-            Kind::Uninitialised => store.cron_tasks().uninitialised(order, limit).await?,
-            Kind::Due => store.cron_tasks().due(order, limit).await?,
+    /// Reads, decides and writes one batch. While it is written the next due rows are read and decided about, from
+    /// other shards, and left in `ahead`: the database and this process work at the same time.
+    async fn round(
+        &mut self,
+        kind: Kind,
+        store: &Store,
+        ahead: &mut Option<Work>,
+    ) -> Result<Round, StoreError> {
+        let work = match kind {
+            Kind::Due if ahead.is_some() => ahead.take(),
+            _ => self.read(kind, store, &[]).await?,
         };
-        let Some(Batch { now, rows }) = batch else {
+        let Some(work) = work else {
             return Ok(Round::default());
         };
-        let full = rows.len() >= self.limit as usize;
-        let mut tally = Tally::default();
-        let mut rows = rows.iter();
-        let in_time = loop {
-            let part = self.decide(kind, &mut rows, now);
-            if part.is_empty() {
-                break true;
-            }
-            if !write(store, now, &part, &mut tally).await? {
-                break false;
+        let (full, shards) = (work.full, work.shards.clone());
+        let next = async {
+            match kind {
+                Kind::Due if full => self.read(kind, store, &shards).await,
+                _ => Ok(None),
             }
         };
-        self.learn(tally, full, in_time).await;
+        let (written, next) = tokio::join!(work.write(store), next);
+        let written = written?;
+        *ahead = next?;
+        self.learn(&written, full).await;
+        let Outcome { tally, in_time, .. } = written;
         Ok(Round {
             tally,
-            more: full || !in_time,
+            more: full || !in_time || ahead.is_some(),
         })
     }
 
-    /// Decides about rows until what is to be written is enough for one statement.
-    fn decide<'a>(
-        &mut self,
-        kind: Kind,
-        rows: &mut impl Iterator<Item = &'a CronTask>,
-        now: DateTime<Utc>,
-    ) -> Vec<Decision> {
-        let mut decisions = Vec::new();
-        let mut bytes = 0;
-        while bytes < STATEMENT_BYTES
-            && let Some(row) = rows.next()
-        {
-            let decision = match kind {
-                Kind::Uninitialised => occurrence::initialise(row, now),
-                Kind::Due => occurrence::fire(row, now, self.settings.misfire_grace),
-            };
-            if let Verdict::Broken(why) = &decision.verdict {
-                tracing::warn!(cron_task = %row.name, error = %why, "cron row can't be scheduled; flagged in last_error");
-                self.count_at = Instant::now();
-            }
-            bytes += decision
-                .fires
-                .iter()
-                .map(|fire| fire.task.as_ref().map_or(0, |task| task.envelope.len()))
-                .sum::<usize>();
-            decisions.push(decision);
-        }
-        decisions
+    /// Up to a batch of rows, from shards other than `but`.
+    async fn read(&self, kind: Kind, store: &Store, but: &[i64]) -> Result<Option<Work>, StoreError> {
+        let order: Vec<i64> = self
+            .shards
+            .order()
+            .iter()
+            .copied()
+            .filter(|shard| !but.contains(shard))
+            .collect();
+        let limit = i64::from(self.limit);
+        let resting = self.resting.ids();
+        let batch = match kind {
+            Kind::Uninitialised => store.cron_tasks().uninitialised(&order, &resting, limit).await?,
+            Kind::Due => store.cron_tasks().due(&order, &resting, limit).await?,
+        };
+        Ok(batch.map(|batch| Work::new(kind, batch, self.limit, self.settings.misfire_grace)))
     }
 
     /// Where and how much to read next.
-    async fn learn(&mut self, tally: Tally, full: bool, in_time: bool) {
-        self.limit = if in_time {
+    async fn learn(&mut self, written: &Outcome, full: bool) {
+        self.limit = if written.in_time {
             self.limit.saturating_mul(2).min(self.settings.batch.max(1))
         } else {
             (self.limit / 2).max(1)
         };
-        if tally.flagged > 0 {
+        for id in &written.stuck {
+            self.resting.add(*id);
+        }
+        let tally = written.tally;
+        if tally.flagged > 0 || written.broken {
             self.count_at = Instant::now();
         }
         if tally.mostly_lost() {
@@ -325,52 +324,4 @@ struct Round {
     tally: Tally,
     /// There may be more to do at once.
     more: bool,
-}
-
-/// Writes `decisions`; returns whether they still counted. If the tables refuse something of them, the halves are
-/// written on their own, and so on until the row to blame stands alone and is flagged: it stops nobody else.
-async fn write(
-    store: &Store,
-    read_at: DateTime<Utc>,
-    decisions: &[Decision],
-    tally: &mut Tally,
-) -> Result<bool, StoreError> {
-    let mut parts = vec![decisions];
-    while let Some(part) = parts.pop() {
-        match store.cron_tasks().write(read_at, part).await? {
-            Written::Done(committed) => {
-                tally.written += committed.rows;
-                tally.lost += committed.lost;
-                measure(&committed, read_at);
-            }
-            Written::Stale => return Ok(false),
-            Written::Refused(why) => match part {
-                [alone] => {
-                    // What the tables refuse now they refuse the next time.
-                    tracing::warn!(id = alone.id, error = %why, "the tables refuse what a cron row sends; flagged in last_error");
-                    match store.cron_tasks().mark_error(alone.id, alone.version, &why).await {
-                        Ok(()) => tally.flagged += 1,
-                        // Not even that: it stays due, and the others go on.
-                        Err(StoreError::Bad(_) | StoreError::Conflict(_)) => tally.lost += 1,
-                        Err(error) => return Err(error),
-                    }
-                }
-                several => {
-                    let (first, second) = several.split_at(several.len() / 2);
-                    parts.extend([second, first]);
-                }
-            },
-        }
-    }
-    Ok(true)
-}
-
-fn measure(committed: &Committed, now: DateTime<Utc>) {
-    for span in &committed.fires {
-        metrics::cron_fired(
-            span.outcome.as_str(),
-            span.occurrences,
-            (now - span.last).to_std().unwrap_or_default(),
-        );
-    }
 }

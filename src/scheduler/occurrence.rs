@@ -47,7 +47,7 @@ struct Body<'a> {
 
 /// Checks the whole definition of `row`: expression, zone, window, payload with its templates, and the task they make.
 /// Returns when it fires first after `now`; `None`: nothing is left before its end. The error says what to correct.
-/// Looks at nothing but the columns that a definition consists of, `id_part` and `accounted_until`.
+/// Looks at nothing but the columns that a definition consists of, `id_part`, `kept_fire_at` and `accounted_until`.
 pub fn check(row: &CronTask, now: DateTime<Utc>) -> Result<Option<DateTime<Utc>>, String> {
     match initialise(row, now).verdict {
         Verdict::Next(at) => Ok(Some(at)),
@@ -66,12 +66,19 @@ pub fn manual(row: &CronTask, now: DateTime<Utc>) -> Result<NewTask, String> {
 }
 
 /// Computes when a new, edited or enabled row fires first: strictly after `now` and after whatever was accounted for,
-/// never at once.
+/// never at once. After an edit of what it sends it has the time it had, though that may have passed meanwhile.
 pub fn initialise(row: &CronTask, now: DateTime<Utc>) -> Decision {
     decide(row, || {
         let definition = Definition::read(row)?;
         definition.check(&definition.task(now)?, now)?;
-        let after = row.closed_until().map_or(now, |closed| closed.max(now));
+        let closed = row.closed_until();
+        if let Some(kept) = row
+            .kept_fire_at
+            .filter(|kept| closed.is_none_or(|closed| *kept > closed))
+        {
+            return Ok((window(row, Some(kept))?, Vec::new()));
+        }
+        let after = closed.map_or(now, |closed| closed.max(now));
         Ok((definition.first_after(after)?, Vec::new()))
     })
 }
@@ -133,6 +140,7 @@ fn decide(row: &CronTask, rule: impl FnOnce() -> Result<(Verdict, Vec<Fire>), St
         .unwrap_or_else(|why| (Verdict::Broken(storable(&why)), Vec::new()));
     Decision {
         id: row.id,
+        name: row.name.clone(),
         version: row.version,
         verdict,
         fires,

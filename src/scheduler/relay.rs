@@ -3,6 +3,8 @@
 //! May import: `store`, `publish`, `telemetry`. Never reads a cron row. What becomes of one batch is told by `batch`; up to
 //! three of them overlap while rows are plenty, so that neither the database nor the broker waits for the other. While the
 //! broker confirms nothing, the loop rests: rows stay where they are, and no more is sent than a batch or three per rest.
+//! What was sent and can't be written back is remembered in the [`Store`], which outlives this loop: first of all it is
+//! written, and nothing new is sent while the database takes nothing at all.
 //! Dying at any line leaves batches as the death of their transactions does: due, and perhaps sent.
 
 mod batch;
@@ -21,7 +23,7 @@ use self::batch::{Taken, deliver, lock};
 use super::{PASS_LIMIT, SAFETY_SCAN, SchedulerError, deadline};
 use crate::{
     publish::TaskPublisher,
-    store::{NextDue, Store, StoreError, wake::Channel},
+    store::{NextDue, Store, StoreError, tasks::Refused, wake::Channel},
     telemetry::health::Health,
 };
 
@@ -78,16 +80,27 @@ pub async fn run(
         wakes.clear();
         let mut next = None;
         let mut idle = false;
-        if delivering.len() < AT_ONCE && rest.is_over() {
+        let back = match timeout(PASS_LIMIT, store.tasks().write_back()).await {
+            Ok(Ok(back)) => back,
+            Ok(Err(error)) => return give_up(delivering, error.into()).await,
+            Err(_) => return give_up(delivering, SchedulerError::Stalled).await,
+        };
+        tell(&back.refused);
+        if delivering.len() < AT_ONCE && rest.is_over() && !back.is_full() {
             // What is taken now may have been sent without an answer, and can't be cancelled with certainty any more.
             let most = if publisher.trouble().is_none() {
                 settings.batch
             } else {
                 1
             };
-            let (taken, due) = tokio::select! {
-                taken = timeout(PASS_LIMIT, take(&store, &settings, most)) => taken.map_err(|_| SchedulerError::Stalled)??,
+            let taken = tokio::select! {
+                taken = timeout(PASS_LIMIT, take(&store, &settings, most)) => taken,
                 () = overdue(&cancel) => return Ok(()),
+            };
+            let (taken, due) = match taken {
+                Ok(Ok(taken)) => taken,
+                Ok(Err(error)) => return give_up(delivering, error.into()).await,
+                Err(_) => return give_up(delivering, SchedulerError::Stalled).await,
             };
             let full = taken.len() >= settings.batch as usize;
             (next, idle) = (due, taken.is_empty());
@@ -104,10 +117,14 @@ pub async fn run(
         }
         // Rows of our own batches are still due, so there is no sense in looking for more of them at once.
         let until = deadline(next, settings.safety_scan, idle || !delivering.is_empty());
+        let until = back.next.map_or(until, |next| until.min(next));
         let trouble_changed = publisher.trouble_changed();
         let ended = tokio::select! {
             biased;
-            Some(ended) = delivering.join_next() => Some(batch_of(ended)?),
+            Some(ended) = delivering.join_next() => match batch_of(ended) {
+                Ok(batch) => Some(batch),
+                Err(error) => return give_up(delivering, error).await,
+            },
             () = cancel.cancelled() => return finish(delivering, &cancel).await,
             () = rest.over(), if !rest.is_over() => None,
             () = wakes.wait_until(until, next.map(|next| next.at)), if delivering.len() < AT_ONCE && rest.is_over() => None,
@@ -135,11 +152,39 @@ pub async fn run(
             None => {}
         }
         match trouble {
+            _ if back.is_full() => health.down(
+                ROLE,
+                &format!(
+                    "nothing is sent: {} tasks that the broker has can't be written into their rows",
+                    back.left
+                ),
+            ),
             Some(trouble) => health.down(ROLE, &trouble),
             None if rest.is_over() => health.up(ROLE),
             None => {}
         }
     }
+}
+
+/// Says which rows are to blame for what can't be written.
+fn tell(refused: &[Refused]) {
+    for one in refused {
+        let what = if one.published {
+            "the broker has this task, but its row can't be written; it is not sent again, and the row is tried again"
+        } else {
+            "a row can't be written; it is tried again"
+        };
+        tracing::error!(task_id = %one.task_id, error = %one.why, "{what}");
+    }
+}
+
+/// Ends with `error`, once the batches in work have written what became of them, or remembered it.
+async fn give_up(mut delivering: Deliveries, error: SchedulerError) -> Result<(), SchedulerError> {
+    while let Some(ended) = delivering.join_next().await {
+        // The first error is told.
+        let _ = batch_of(ended);
+    }
+    Err(error)
 }
 
 /// Batches in work.

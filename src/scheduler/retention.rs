@@ -50,6 +50,7 @@ impl Default for RetentionSettings {
                 (Kept::Canceled, days(7)),
                 (Kept::Unreported, days(30)),
                 (Kept::CronFires, days(30)),
+                (Kept::Executions, days(7)),
             ]),
             interval: Duration::from_secs(600),
         }

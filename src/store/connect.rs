@@ -14,15 +14,19 @@ use sqlx::{
 use super::{
     StoreError,
     cron_tasks::CronTasks,
+    executions::Executions,
     life::Life,
     retention::Retention,
-    tasks::Tasks,
+    tasks::{Tasks, unwritten::Unwritten},
     vigil::{self, Trouble},
 };
 
 /// A connection is replaced after so long at the latest: where the name of the database leads elsewhere by now, without
 /// a sign of trouble, all of the pool follows within that time.
 const LIFETIME: Duration = Duration::from_secs(600);
+
+/// Longest wait of a handler for a connection.
+const HANDLER_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Begins a transaction, in a task of its own: a `BEGIN` whose caller gives up in the middle would leave the pool a
 /// connection with a transaction that nobody knows of, and what is told to it next would not be committed.
@@ -32,6 +36,14 @@ pub(super) async fn begin(pool: &PgPool) -> Result<Transaction<'static, Postgres
         Ok(begun) => Ok(begun?),
         Err(_) => Err(StoreError::Unavailable("the process is stopping".to_owned())),
     }
+}
+
+fn pool(most: u32, acquire_timeout: Duration, session: &PgConnectOptions, trouble: &Arc<Trouble>) -> PgPool {
+    let pool = PgPoolOptions::new()
+        .max_connections(most)
+        .acquire_timeout(acquire_timeout)
+        .max_lifetime(LIFETIME);
+    vigil::guard(pool, trouble).connect_lazy_with(session.clone())
 }
 
 /// How the ledger is connected to.
@@ -67,6 +79,10 @@ pub struct Store {
     pub(super) options: PgConnectOptions,
     pub(super) trouble: Arc<Trouble>,
     pub(super) acquire_timeout: Duration,
+    /// What every session of the pool is set to.
+    session: Arc<PgConnectOptions>,
+    /// Shared by all clones: a relay that starts again knows what it has sent.
+    unwritten: Arc<Unwritten>,
 }
 
 impl fmt::Debug for Store {
@@ -81,9 +97,14 @@ impl fmt::Debug for Store {
 impl Store {
     /// A store at `url`. Connects on first use; fails only if `url` is no Postgres URL. Needs a tokio runtime.
     pub fn connect(url: &SecretString, settings: &StoreSettings) -> Result<Self, StoreError> {
-        let options = PgConnectOptions::from_str(url.expose_secret())
+        let text = url.expose_secret();
+        let options = ["postgres://", "postgresql://"]
+            .iter()
+            .any(|scheme| text.starts_with(scheme))
             // The cause may quote the URL.
-            .map_err(|_| {
+            .then(|| PgConnectOptions::from_str(text).ok())
+            .flatten()
+            .ok_or_else(|| {
                 StoreError::Bad(
                     "the database URL is not of the form postgres://user:password@host:port/database, or an option \
                      after its `?` has a value that does not exist"
@@ -98,6 +119,9 @@ impl Store {
                 ("tcp_keepalives_idle", "20"),
                 ("tcp_keepalives_interval", "10"),
                 ("tcp_keepalives_count", "3"),
+                // Every statement here is written for it. Under a stricter default of the database or the role, a relay
+                // could not write back what changed while it waited for the broker, and would send it again.
+                ("default_transaction_isolation", "read committed"),
             ]);
         let session = [
             (
@@ -116,17 +140,53 @@ impl Store {
             ("enable_bitmapscan", "off".to_owned()),
         ];
         let trouble = Arc::new(Trouble::default());
-        let pool = PgPoolOptions::new()
-            .max_connections(settings.max_connections)
-            .acquire_timeout(settings.acquire_timeout)
-            .max_lifetime(LIFETIME);
-        let pool = vigil::guard(pool, &trouble).connect_lazy_with(options.clone().options(session));
+        let session = Arc::new(options.clone().options(session));
+        let pool = pool(
+            settings.max_connections,
+            settings.acquire_timeout,
+            &session,
+            &trouble,
+        );
         Ok(Self {
             pool,
             options,
             trouble,
             acquire_timeout: settings.acquire_timeout,
+            session,
+            unwritten: Arc::default(),
         })
+    }
+
+    /// The same ledger by a pool of its own, which belongs to the tokio runtime it is made in. Connects on first use.
+    #[must_use]
+    pub fn beside(&self, max_connections: u32, acquire_timeout: Duration) -> Self {
+        Self {
+            pool: pool(max_connections, acquire_timeout, &self.session, &self.trouble),
+            acquire_timeout,
+            ..self.clone()
+        }
+    }
+
+    /// The same database by a pool for the statements of others: without what the sessions of the ledger's own are tuned
+    /// to. Only silence inside a transaction is limited, to a minute, since what it has locked may be anybody's.
+    #[must_use]
+    pub fn for_handlers(&self, max_connections: u32) -> Self {
+        let session = self
+            .options
+            .clone()
+            .application_name("tidegate handler")
+            .options([("idle_in_transaction_session_timeout", "60000")]);
+        Self {
+            pool: pool(max_connections, HANDLER_PATIENCE, &session, &self.trouble),
+            acquire_timeout: HANDLER_PATIENCE,
+            session: Arc::new(session),
+            ..self.clone()
+        }
+    }
+
+    /// Begins a transaction. Dropped, it is rolled back.
+    pub async fn begin(&self) -> Result<Transaction<'static, Postgres>, StoreError> {
+        begin(&self.pool).await
     }
 
     /// The cron rows.
@@ -136,12 +196,17 @@ impl Store {
 
     /// The tasks.
     pub fn tasks(&self) -> Tasks<'_> {
-        Tasks::new(&self.pool)
+        Tasks::new(&self.pool, &self.unwritten)
     }
 
     /// The life of tasks after the hand-over.
     pub fn life(&self) -> Life<'_> {
         Life::new(&self.pool)
+    }
+
+    /// Idempotency keys.
+    pub fn executions(&self) -> Executions<'_> {
+        Executions::new(&self.pool)
     }
 
     /// Pruning by age.

@@ -7,9 +7,12 @@ use sqlx::migrate::MigrateError;
 /// A failure of the ledger; the variants differ in what the caller does.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The database is away, busy, restarting or gave up on a lock: try again later.
+    /// The database is away, overloaded or restarting: try again later.
     #[error("the database is unavailable: {0}")]
     Unavailable(String),
+    /// Somebody else holds what this call needs, or was faster: nothing was changed, try again.
+    #[error("busy, nothing was changed: {0}")]
+    Busy(String),
     /// Tables are missing or older than this program.
     #[error("the schema `tidegate` is missing or out of date ({0}); run `tidegate migrate`")]
     SchemaMissing(String),
@@ -30,7 +33,7 @@ pub enum StoreError {
 impl StoreError {
     /// Whether trying the same again later can help.
     pub fn is_transient(&self) -> bool {
-        matches!(self, Self::Unavailable(_))
+        matches!(self, Self::Unavailable(_) | Self::Busy(_))
     }
 }
 
@@ -78,11 +81,11 @@ fn of_sqlstate(code: &str) -> fn(String) -> StoreError {
         // Unique violation, exclusion violation.
         "23505" | "23P01" => StoreError::Conflict,
         "42501" => StoreError::Forbidden,
-        // Serialisation failure, deadlock, lock not available, read-only (a standby), statement or idle time-out,
-        // a database that is still being created or dropped, or that lets nobody in for now.
-        "40001" | "40P01" | "55P03" | "25006" | "57014" | "25P03" | "3D000" | "55000" => {
-            StoreError::Unavailable
-        }
+        // Serialisation failure, deadlock, lock not available.
+        "40001" | "40P01" | "55P03" => StoreError::Busy,
+        // Read-only (a standby), statement or idle time-out, a database that is still being created or dropped, or that
+        // lets nobody in for now.
+        "25006" | "57014" | "25P03" | "3D000" | "55000" => StoreError::Unavailable,
         // Invalid authorisation: a wrong user or password.
         _ if code.starts_with("28") => StoreError::Denied,
         // Connection exceptions, insufficient resources, operator intervention, system errors.
@@ -96,6 +99,33 @@ fn of_sqlstate(code: &str) -> fn(String) -> StoreError {
     }
 }
 
+/// Whether a value of a row is to blame, and not the database as a whole, a missing right or a missing table. A team's
+/// own constraints and triggers are meant too, whatever SQLSTATE they raise.
+pub(super) fn is_about_a_row(error: &sqlx::Error) -> bool {
+    let sqlx::Error::Database(of_database) = error else {
+        return false;
+    };
+    let of_all = |code: std::borrow::Cow<'_, str>| {
+        code.starts_with("42") || code.starts_with("0A") || code.starts_with("3F")
+    };
+    !is_about_the_database(error) && !of_database.code().is_some_and(of_all)
+}
+
+/// Whether the database as a whole, or the transaction, is in trouble, and no statement about another row would do
+/// better. What a trigger raises, under whatever SQLSTATE, is about its row.
+pub(super) fn is_about_the_database(error: &sqlx::Error) -> bool {
+    let sqlx::Error::Database(error) = error else {
+        return true;
+    };
+    error.code().is_none_or(|code| {
+        // Connection, transaction state, aborted transaction, authorisation, rollback, resources, state of an object,
+        // intervention, system, internal.
+        ["08", "25", "26", "28", "40", "53", "55", "57", "58", "XX"]
+            .iter()
+            .any(|class| code.starts_with(class))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,6 +136,10 @@ mod tests {
         assert!(kind("57P01").is_transient(), "the server shuts down");
         assert!(kind("53300").is_transient(), "too many connections");
         assert!(kind("40P01").is_transient(), "deadlock");
+        assert!(
+            matches!(kind("55P03"), StoreError::Busy(_)),
+            "a lock says nothing about the database"
+        );
         assert!(matches!(kind("42P01"), StoreError::SchemaMissing(_)));
         assert!(matches!(kind("23505"), StoreError::Conflict(_)));
         assert!(matches!(kind("23514"), StoreError::Bad(_)));

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use sqlx::PgPool;
+use sqlx::{PgConnection, PgPool};
 
 use super::{StoreError, connect::begin};
 
@@ -28,16 +28,19 @@ pub enum Kept {
     Unreported,
     /// Records of cron occurrences.
     CronFires,
+    /// Idempotency keys: done, or claimed and not renewed.
+    Executions,
 }
 
 impl Kept {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Success,
         Self::Failed,
         Self::Canceled,
         Self::Unreported,
         Self::CronFires,
+        Self::Executions,
     ];
 
     /// The name in settings, logs and metrics.
@@ -48,6 +51,7 @@ impl Kept {
             Self::Canceled => "canceled",
             Self::Unreported => "unreported",
             Self::CronFires => "cron_fires",
+            Self::Executions => "executions",
         }
     }
 
@@ -57,7 +61,7 @@ impl Kept {
             Self::Failed => &["FAILED"],
             Self::Canceled => &["CANCELED"],
             Self::Unreported => &["PUBLISHED", "RUNNING", "RETRYING"],
-            Self::CronFires => &[],
+            Self::CronFires | Self::Executions => &[],
         }
     }
 }
@@ -79,7 +83,7 @@ pub enum Pruned {
         locked: u64,
         /// Whether there is more to look at.
         more: bool,
-        /// Where to go on; unchanged for [`Kept::CronFires`].
+        /// Where to go on; unchanged for those that are no tasks.
         position: Position,
     },
 }
@@ -118,23 +122,9 @@ impl<'a> Retention<'a> {
                 sqlx::query("SET LOCAL enable_bitmapscan = on")
                     .execute(&mut *tx)
                     .await?;
-                let deleted = sqlx::query(
-                    "DELETE FROM tidegate.cron_fires WHERE ctid = ANY (ARRAY(\
-                       SELECT ctid FROM tidegate.cron_fires WHERE recorded_at < now() - interval '1 second' * $1 \
-                       LIMIT $2 FOR UPDATE SKIP LOCKED))",
-                )
-                .bind(keep.as_secs_f64())
-                .bind(i64::from(batch))
-                .execute(&mut *tx)
-                .await?
-                .rows_affected();
-                Pruned::Batch {
-                    deleted,
-                    locked: 0,
-                    more: deleted >= u64::from(batch),
-                    position: from.clone(),
-                }
+                deleted(&mut tx, CRON_FIRES, keep, batch, from).await?
             }
+            Kept::Executions => deleted(&mut tx, EXECUTIONS, keep, batch, from).await?,
             _ => {
                 let (at, id) = from.0.clone().unzip();
                 let (seen, old, deleted, at, id): (i64, i64, i64, Option<DateTime<Utc>>, Option<String>) =
@@ -158,6 +148,38 @@ impl<'a> Retention<'a> {
         Ok(pruned)
     }
 }
+
+/// Deletes by a statement that takes how long rows are kept, in seconds, and how many it may delete.
+async fn deleted(
+    tx: &mut PgConnection,
+    sql: &'static str,
+    keep: Duration,
+    batch: u32,
+    from: &Position,
+) -> Result<Pruned, StoreError> {
+    let deleted = sqlx::query(sql)
+        .bind(keep.as_secs_f64())
+        .bind(i64::from(batch))
+        .execute(tx)
+        .await?
+        .rows_affected();
+    Ok(Pruned::Batch {
+        deleted,
+        locked: 0,
+        more: deleted >= u64::from(batch),
+        position: from.clone(),
+    })
+}
+
+const CRON_FIRES: &str = "DELETE FROM tidegate.cron_fires WHERE ctid = ANY (ARRAY(\
+       SELECT ctid FROM tidegate.cron_fires WHERE recorded_at < now() - interval '1 second' * $1 \
+       LIMIT $2 FOR UPDATE SKIP LOCKED))";
+
+/// Age counts from the end of the run or of the lease; the index is by the start, which is never later.
+const EXECUTIONS: &str = "DELETE FROM tidegate.executions WHERE ctid = ANY (ARRAY(\
+       SELECT ctid FROM tidegate.executions WHERE started_at < now() - interval '1 second' * $1 \
+         AND coalesce(finished_at, lease_until) < now() - interval '1 second' * $1 \
+       ORDER BY started_at LIMIT $2 FOR UPDATE SKIP LOCKED))";
 
 /// States ($1) kept for seconds ($2), from the instant ($3) and task id ($4) on, rows looked at ($5).
 ///

@@ -5,7 +5,6 @@
 
 use std::time::Duration;
 
-use metrics::gauge;
 use metrics_exporter_prometheus::{
     BuildError, Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
 };
@@ -72,7 +71,6 @@ fn recorder() -> Result<PrometheusRecorder, MetricsError> {
 
 fn start_at_zero() {
     catalogue::describe();
-    gauge!("tidegate_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
     recorded::start_at_zero();
 }
 

@@ -4,12 +4,14 @@
 //! `_other`, so that what strangers publish can't grow the number of series.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     sync::{Mutex, PoisonError, RwLock},
     time::Duration,
 };
 
 use metrics::{counter, gauge, histogram};
+
+use super::dead_letters;
 
 /// Label of every task type that nothing here names.
 pub const OTHER: &str = "_other";
@@ -28,8 +30,10 @@ pub fn know_task_type(task_type: &str) {
     }
 }
 
-/// Series whose labels are known are exported before the first event.
-pub(super) fn start_at_zero() {
+/// Exports series whose labels are known before the first event. `serve` does so; a service with a recorder of its own calls
+/// it, and [`describe`](super::catalogue::describe), once that is installed.
+pub fn start_at_zero() {
+    gauge!("tidegate_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
     task_type_at_zero(OTHER);
     for outcome in ["FIRED", "CAUGHT_UP", "SKIPPED_MISFIRE", "SKIPPED_OVERLAP"] {
         counter!("tidegate_cron_fires_total", "outcome" => outcome).increment(0);
@@ -40,19 +44,39 @@ pub(super) fn start_at_zero() {
     for purpose in ["publish", "consume"] {
         count_connections(purpose, |_| {});
     }
-    for role in ["scheduler", "relay", "router", "retention"] {
+    for role in [
+        "scheduler",
+        "relay",
+        "router",
+        "retention",
+        "archivist",
+        "archive_days",
+    ] {
         counter!("tidegate_role_restarts_total", "role" => role).increment(0);
     }
     cron_rows_in_error(0);
-    for kind in ["start", "result", "cancel"] {
+    counter!("tidegate_cron_ids_taken_total").increment(0);
+    for kind in [
+        "start", "result", "cancel", "claim", "complete", "release", "renew", "routed",
+    ] {
         counter!("tidegate_ledger_statements_total", "kind" => kind).increment(0);
         counter!("tidegate_ledger_tasks_total", "kind" => kind).increment(0);
     }
+    gauge!("tidegate_blocking_outlived").set(0.0);
     counter!("tidegate_ledger_results_late_total").increment(0);
     counter!("tidegate_ledger_results_lost_total").increment(0);
-    for kind in ["success", "failed", "canceled", "unreported", "cron_fires"] {
+    for kind in [
+        "success",
+        "failed",
+        "canceled",
+        "unreported",
+        "cron_fires",
+        "executions",
+        "dead_letters",
+    ] {
         pruned(kind, 0);
     }
+    dead_letters::start_at_zero();
 }
 
 fn task_type_at_zero(task_type: &str) {
@@ -66,6 +90,10 @@ fn task_type_at_zero(task_type: &str) {
         "invalid",
     ] {
         counter!("tidegate_published_total", "task_type" => task_type.to_owned(), "outcome" => outcome)
+            .increment(0);
+    }
+    for step in ["suspected", "alone", "dead"] {
+        counter!("tidegate_crash_suspects_total", "task_type" => task_type.to_owned(), "step" => step)
             .increment(0);
     }
     for role in ["worker", "router"] {
@@ -86,6 +114,39 @@ pub fn task_type_label(task_type: Option<&str>) -> String {
         (Some(task_type), Some(known)) if known.contains(task_type) => task_type.to_owned(),
         _ => OTHER.to_owned(),
     }
+}
+
+/// Most kinds of errors that become labels, and the longest of them.
+const MAX_ERROR_KINDS: usize = 100;
+const MAX_ERROR_KIND_BYTES: usize = 48;
+
+static ERROR_KINDS: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
+/// The label for a kind that comes from a handler: one that looks like a word, while there are not too many of them.
+fn error_kind_label(kind: &str, known: &mut BTreeSet<String>) -> String {
+    let word = kind.len() <= MAX_ERROR_KIND_BYTES
+        && kind.starts_with(|c: char| c.is_ascii_lowercase())
+        && kind
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'_' | b'-' | b'.'));
+    if word && !known.contains(kind) && known.len() < MAX_ERROR_KINDS {
+        known.insert(kind.to_owned());
+    }
+    if known.contains(kind) {
+        kind.to_owned()
+    } else {
+        OTHER.to_owned()
+    }
+}
+
+/// An attempt in a worker failed with `kind`.
+pub fn attempt_failed(task_type: Option<&str>, kind: &str) {
+    let kind = error_kind_label(
+        kind,
+        &mut ERROR_KINDS.lock().unwrap_or_else(PoisonError::into_inner),
+    );
+    counter!("tidegate_task_errors_total", "task_type" => task_type_label(task_type), "kind" => kind)
+        .increment(1);
 }
 
 /// A publish ended as `confirmed`, `returned`, `nacked` or `timed_out` after `took`.
@@ -121,6 +182,35 @@ pub fn retried(task_type: Option<&str>, role: &'static str) {
         .increment(1);
 }
 
+/// A failed try of a task was repeated at once, within its attempt.
+pub fn quick_retried(task_type: &str) {
+    counter!("tidegate_task_quick_retries_total", "task_type" => task_type_label(Some(task_type)))
+        .increment(1);
+}
+
+/// A delivery waited so long in a worker that its timeout no longer fits what the broker allows; it goes back to `queue`.
+pub fn too_old(queue: &str) {
+    counter!("tidegate_deliveries_too_old_total", "queue" => queue.to_owned()).increment(1);
+}
+
+/// `change` closures run whose attempt has ended: 1 more, or -1 where one has ended.
+pub fn blocking_outlives(change: f64) {
+    gauge!("tidegate_blocking_outlived").increment(change);
+}
+
+/// A delivery was put off as the same attempt: `early`, `suspect`, `concurrency`, `retries`, `rate`, `idempotency` or `ledger` by a
+/// worker, `overflow` by the router.
+pub fn deferred(task_type: Option<&str>, reason: &'static str) {
+    counter!("tidegate_task_deferred_total", "task_type" => task_type_label(task_type), "reason" => reason)
+        .increment(1);
+}
+
+/// A worker met a task that worker processes had died with: `suspected`, `alone` or `dead`.
+pub fn crash_suspect(task_type: Option<&str>, step: &'static str) {
+    counter!("tidegate_crash_suspects_total", "task_type" => task_type_label(task_type), "step" => step)
+        .increment(1);
+}
+
 /// A task was dead-lettered by `role`.
 pub fn dead_lettered(task_type: Option<&str>, reason: &'static str, role: &'static str) {
     counter!("tidegate_dead_letters_total", "task_type" => task_type_label(task_type), "reason" => reason, "role" => role)
@@ -143,12 +233,17 @@ pub fn cron_rows_in_error(rows: u64) {
     gauge!("tidegate_cron_rows_in_error").set(rows as f64);
 }
 
+/// A cron row's task was not sent, because its id stands for another.
+pub fn cron_id_taken() {
+    counter!("tidegate_cron_ids_taken_total").increment(1);
+}
+
 /// The relay handed over `rows` tasks with `outcome`.
 pub fn relayed(outcome: &'static str, rows: u64) {
     counter!("tidegate_relayed_total", "outcome" => outcome).increment(rows);
 }
 
-/// A worker asked the ledger about `tasks` tasks in one statement of `kind`: `start`, `result` or `cancel`.
+/// A worker asked the ledger about `tasks` tasks in one statement of `kind`: see the catalogue.
 pub fn ledger_asked(kind: &'static str, tasks: usize) {
     counter!("tidegate_ledger_statements_total", "kind" => kind).increment(1);
     counter!("tidegate_ledger_tasks_total", "kind" => kind).increment(tasks as u64);
@@ -162,6 +257,23 @@ pub fn ledger_result_late() {
 /// A result never reached the ledger.
 pub fn ledger_result_lost() {
     counter!("tidegate_ledger_results_lost_total").increment(1);
+}
+
+/// The ledger answered a claim of an idempotency key: `granted`, `done` or `held`.
+pub fn key_claimed(task_type: &str, answer: &'static str) {
+    counter!("tidegate_idempotency_claims_total", "task_type" => task_type_label(Some(task_type)), "answer" => answer).increment(1);
+}
+
+/// The member of the payload that is the idempotency key was missing: the task id took its place.
+pub fn key_missing(task_type: &str) {
+    counter!("tidegate_idempotency_key_missing_total", "task_type" => task_type_label(Some(task_type)))
+        .increment(1);
+}
+
+/// A run succeeded after it had lost its idempotency key, and its result was refused.
+pub fn late_result_refused(task_type: &str) {
+    counter!("tidegate_idempotency_late_results_total", "task_type" => task_type_label(Some(task_type)))
+        .increment(1);
 }
 
 /// Retention deleted `rows` rows of `kind`.
@@ -222,6 +334,12 @@ pub fn resubscribed(queue: &str, why: &'static str) {
     counter!("tidegate_consumer_resubscribed_total", "queue" => queue.to_owned(), "why" => why).increment(1);
 }
 
+/// One frame settled `deliveries` of `queue`.
+pub fn settled(queue: &str, deliveries: usize) {
+    counter!("tidegate_ack_frames_total", "queue" => queue.to_owned()).increment(1);
+    counter!("tidegate_ack_deliveries_total", "queue" => queue.to_owned()).increment(deliveries as u64);
+}
+
 /// A role's loop was restarted by the supervisor.
 pub fn role_restarted(role: &'static str) {
     counter!("tidegate_role_restarts_total", "role" => role).increment(1);
@@ -237,5 +355,35 @@ mod tests {
         assert_eq!(task_type_label(Some("order.close")), "order.close");
         assert_eq!(task_type_label(Some("x.y")), OTHER);
         assert_eq!(task_type_label(None), OTHER);
+    }
+
+    #[test]
+    fn only_words_become_labels_and_only_so_many() {
+        let mut known = BTreeSet::new();
+        let mut label = |kind: &str| error_kind_label(kind, &mut known);
+        for kind in ["payment_declined", "http.503", "timeout", &"a".repeat(48)] {
+            assert_eq!(label(kind), kind);
+        }
+        for kind in [
+            "",
+            "order 7 is gone",
+            "Timeout",
+            "7days",
+            "a\nb",
+            "fällig",
+            "a\"b",
+            &"a".repeat(49),
+        ] {
+            assert_eq!(label(kind), OTHER, "{kind:?}");
+        }
+        for n in 0..1_000 {
+            label(&format!("order_{n}"));
+        }
+        assert_eq!(label("order_95"), "order_95");
+        assert_eq!(
+            (label("order_96").as_str(), label("new").as_str()),
+            (OTHER, OTHER)
+        );
+        assert_eq!(label("timeout"), "timeout", "what came first stays");
     }
 }

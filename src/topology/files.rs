@@ -78,6 +78,30 @@ pub(super) struct QueueEntry {
     pub(super) fan_out: bool,
 }
 
+/// `[[task_type]]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TaskTypeEntry {
+    pub(super) name: Spanned<String>,
+    pub(super) retry: Option<Spanned<RetryEntry>>,
+    pub(super) timeout: Option<Spanned<String>>,
+    pub(super) quick_retries: Option<Spanned<i64>>,
+    pub(super) quick_pause: Option<Spanned<String>>,
+    pub(super) concurrency: Option<Spanned<i64>>,
+    pub(super) retry_concurrency: Option<Spanned<i64>>,
+    pub(super) rate: Option<Spanned<String>>,
+    pub(super) idempotency: Option<Spanned<String>>,
+    pub(super) idempotency_field: Option<Spanned<String>>,
+    pub(super) idempotency_lease: Option<Spanned<String>>,
+}
+
+/// A team's file.
+#[derive(Debug, Default)]
+pub(super) struct TeamFile {
+    pub(super) queues: Vec<QueueEntry>,
+    pub(super) task_types: Vec<TaskTypeEntry>,
+}
+
 /// `retry = { … }`; durations are texts such as `"1s"` or `"10m"`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -132,9 +156,9 @@ impl Source {
             "ladder_version" => file.ladder_version = source.read(value, errors),
             "defaults" => file.defaults = source.read(value, errors).unwrap_or_default(),
             "fixed_delay" => file.fixed_delays = source.list("fixed_delay", value, errors),
-            "queue" => errors.push(source.error(
+            "queue" | "task_type" => errors.push(source.error(
                 value.span().start,
-                "queues belong into a team's file: move this [[queue]] to e.g. order.toml",
+                format!("queues and task types belong into a team's file: move this [[{key}]] to e.g. order.toml"),
             )),
             _ => errors.push(source.error(
                 value.span().start,
@@ -145,20 +169,21 @@ impl Source {
     }
 
     /// This file as a team's.
-    pub(super) fn team(&self, errors: &mut Vec<FileError>) -> Vec<QueueEntry> {
-        let mut queues = Vec::new();
+    pub(super) fn team(&self, errors: &mut Vec<FileError>) -> TeamFile {
+        let mut file = TeamFile::default();
         self.tables(errors, |source, key, value, errors| match key {
-            "queue" => queues = source.list("queue", value, errors),
+            "queue" => file.queues = source.list("queue", value, errors),
+            "task_type" => file.task_types = source.list("task_type", value, errors),
             "prefix" | "ladder_version" | "defaults" | "fixed_delay" => errors.push(source.error(
                 value.span().start,
                 format!("`{key}` is for the whole platform: move it to {PLATFORM_FILE}"),
             )),
             _ => errors.push(source.error(
                 value.span().start,
-                format!("unknown key `{key}`: a team's file holds [[queue]] tables only"),
+                format!("unknown key `{key}`: a team's file holds [[queue]] and [[task_type]] tables only"),
             )),
         });
-        queues
+        file
     }
 
     fn tables<'a>(

@@ -1,6 +1,10 @@
 //! The typed topology and the questions that publishing and consuming ask it. Imports only `core`.
 
-use std::{collections::BTreeSet, path::Path, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    time::Duration,
+};
 
 use tidegate_core::{names::Names, policy::RetryPolicy, task::TaskType, topic::Pattern};
 
@@ -8,6 +12,7 @@ use super::{
     errors::{FileWarning, TopologyErrors},
     files::{self, Source},
     resolve,
+    task_type::TaskTypePolicy,
 };
 
 /// The whole topology of one platform.
@@ -17,6 +22,8 @@ pub struct Topology {
     pub names: Names,
     /// Business queues, in the order of the files.
     pub queues: Vec<BusinessQueue>,
+    /// What teams say about task types, by name; a type may be missing.
+    pub types: BTreeMap<String, TaskTypePolicy>,
     /// Fixed delays for producers with no SDK.
     pub fixed_delays: Vec<FixedDelay>,
     /// What in the files may be a mistake, in the order of files and lines.
@@ -50,6 +57,14 @@ pub struct BusinessQueue {
     pub max_timeout: Option<Duration>,
     /// Whether it takes copies of other queues' tasks on purpose.
     pub fan_out: bool,
+}
+
+impl BusinessQueue {
+    /// Whether tasks of this type come here: by their type as the routing key, or because the queue names the type.
+    pub fn takes(&self, task_type: &str) -> bool {
+        self.bind.iter().any(|pattern| pattern.matches(task_type))
+            || self.task_types.iter().any(|name| name == task_type)
+    }
 }
 
 /// A delay queue of one fixed TTL that ends in `task.exchange`.
@@ -120,9 +135,19 @@ impl Topology {
         if high { Lane::High } else { Lane::Normal }
     }
 
-    /// Task types named by queues or by bindings without wildcards: the ones that may be metric labels.
+    /// The retry policy of a task in `queue`: the queue's, with what its type changes.
+    pub fn retry(&self, queue: &BusinessQueue, task_type: Option<&str>) -> RetryPolicy {
+        let own = task_type.and_then(|name| self.types.get(name));
+        // A change that doesn't go with the policies of the queues its type reaches was refused by `resolve`.
+        own.and_then(|own| own.retry.over(&queue.retry).ok())
+            .unwrap_or(queue.retry)
+    }
+
+    /// Task types named by queues, by tables of their own or by bindings without wildcards: the ones that may be
+    /// metric labels.
     pub fn task_types(&self) -> BTreeSet<String> {
         let named = self.queues.iter().flat_map(|q| q.task_types.iter().cloned());
+        let named = named.chain(self.types.keys().cloned());
         let bound = self.queues.iter().flat_map(|q| &q.bind).map(Pattern::as_str);
         named
             .chain(

@@ -30,7 +30,7 @@ const MIN_CONSUMER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Longest consumer timeout: twice the longest `timeoutMs`.
 const MAX_CONSUMER_TIMEOUT: Duration = Duration::from_secs(2 * 86_400);
 /// Longest `timeoutMs` of an envelope.
-const MAX_TIMEOUT: Duration = Duration::from_secs(86_400);
+pub(super) const MAX_TIMEOUT: Duration = Duration::from_secs(86_400);
 /// Longest name of an owner, in bytes.
 const MAX_OWNER_BYTES: usize = 128;
 
@@ -265,7 +265,7 @@ impl Reader<'_> {
         })
     }
 
-    fn duration(&mut self, text: Option<&Spanned<String>>) -> Option<Duration> {
+    pub(super) fn duration(&mut self, text: Option<&Spanned<String>>) -> Option<Duration> {
         let text = text?;
         match humantime::parse_duration(text.get_ref()) {
             Ok(duration) => Some(duration),
@@ -281,7 +281,7 @@ impl Reader<'_> {
     }
 
     /// A duration of whole milliseconds within limits.
-    fn span(
+    pub(super) fn span(
         &mut self,
         key: &str,
         text: Option<&Spanned<String>>,

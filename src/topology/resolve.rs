@@ -3,7 +3,7 @@
 //! Errors are collected, not returned one by one, so that a team fixes its file in one go. A queue with an error
 //! takes part in the check for duplicates all the same. Imports `core`, the files and the model; pure.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use tidegate_core::{
     names::{LADDER_VERSIONS, Names},
@@ -11,11 +11,12 @@ use tidegate_core::{
 };
 
 use super::{
-    errors::{FileError, TopologyErrors},
-    files::{Defaults, PlatformFile, QueueEntry, Source},
-    model::{FixedDelay, Topology},
+    errors::{FileError, FileWarning, TopologyErrors},
+    files::{Defaults, PlatformFile, QueueEntry, Source, TaskTypeEntry, TeamFile},
+    model::{BusinessQueue, FixedDelay, Topology},
     overlap::{self, Bound},
     reader::{MAX_DELIVERY_LIMIT, QueueDefaults, Reader},
+    task_type::TaskTypePolicy,
 };
 
 /// Most business queues, high lanes included: each is a Raft group, and brokers suffer from many thousands.
@@ -30,8 +31,14 @@ pub(super) fn topology(sources: Vec<Source>) -> Result<Topology, TopologyErrors>
     let mut seen = Seen::default();
     let mut queues = Vec::new();
     let mut bound = Vec::new();
+    let mut typed = Vec::new();
     for source in sources.iter().filter(|s| !s.is_platform()) {
-        for entry in source.team(&mut errors) {
+        let TeamFile {
+            queues: tables,
+            task_types,
+        } = source.team(&mut errors);
+        typed.extend(task_types.into_iter().map(|entry| (source, entry)));
+        for entry in tables {
             seen.queue(source, &entry, &mut errors);
             queues.push(
                 Reader {
@@ -60,11 +67,15 @@ pub(super) fn topology(sources: Vec<Source>) -> Result<Topology, TopologyErrors>
             message,
         });
     }
+    let types = types(&typed, &platform.names, &queues, &mut errors);
     if errors.is_empty() {
-        let warnings = overlap::warnings(&queues, &bound);
+        let mut warnings = overlap::warnings(&queues, &bound);
+        warnings.extend(strays(&typed, &queues));
+        warnings.sort();
         Ok(Topology {
             names: platform.names,
             queues,
+            types,
             fixed_delays: platform.fixed_delays,
             warnings,
         })
@@ -72,6 +83,53 @@ pub(super) fn topology(sources: Vec<Source>) -> Result<Topology, TopologyErrors>
         errors.sort();
         Err(TopologyErrors(errors))
     }
+}
+
+/// Types that no queue takes: with a slip in its name, a policy holds for nothing.
+fn strays(typed: &[(&Source, TaskTypeEntry)], queues: &[BusinessQueue]) -> Vec<FileWarning> {
+    let stray = |(source, entry): &(&Source, TaskTypeEntry)| {
+        let name = entry.name.get_ref();
+        let message = format!(
+            "no queue takes tasks of type {name:?}: correct the name, or, if they come by another routing key, name the type \
+             in task_types of their queue"
+        );
+        (!queues.iter().any(|queue| queue.takes(name))).then(|| FileWarning {
+            place: source.place(entry.name.span().start),
+            message,
+            other: None,
+        })
+    };
+    typed.iter().filter_map(stray).collect()
+}
+
+/// The types' own policies. A type may be described once only: two teams would each believe in theirs.
+fn types(
+    typed: &[(&Source, TaskTypeEntry)],
+    names: &Names,
+    queues: &[BusinessQueue],
+    errors: &mut Vec<FileError>,
+) -> BTreeMap<String, TaskTypePolicy> {
+    let mut types = BTreeMap::new();
+    let mut seen: HashMap<&str, (&Source, usize)> = HashMap::new();
+    for (source, entry) in typed {
+        let mut reader = Reader {
+            source,
+            names,
+            errors,
+        };
+        let policy = reader.task_type(entry, queues);
+        let at = entry.name.span().start;
+        if let Some((first, offset)) = seen.insert(entry.name.get_ref(), (source, at)) {
+            let place = format!("{}:{}", first.path.display(), first.line(offset));
+            let message = format!(
+                "task type {:?} is already described at {place}: merge the two",
+                policy.name
+            );
+            reader.error(&entry.name, message);
+        }
+        types.insert(policy.name.clone(), policy);
+    }
+    types
 }
 
 /// What holds for all teams.

@@ -1,67 +1,51 @@
-//! Putting a worker together, running and stopping it.
+//! Putting a worker together.
+//!
+//! May import: `broker`, `publish`, `telemetry`, `topology`. Nothing is connected before the worker runs.
 
-use std::{collections::HashMap, future::Future, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
 
-use serde::de::DeserializeOwned;
-use tidegate_core::{envelope::Limits, names::Names, task::TaskType};
-use tokio::task::JoinSet;
-use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+use tidegate_core::{envelope::Limits, names::Names, policy::RetryPolicy, task::TaskType};
+use tokio_util::sync::CancellationToken;
+use tower::{Layer, Service};
 
 use super::{
-    attempt::Station,
-    handler::{Context, Handlers, TaskError, erase},
-    ledger::{
-        Ledger,
-        client::{Loops, client},
-    },
-    queue::{Lane, QueueLoop},
+    admission::{Gate, Gates},
+    build_error::BuildError,
+    delivery::Station,
+    handled::{Handled, Handlers},
+    handler::{Handler, erase},
+    idempotency::Keyring,
+    isolation::Isolation,
+    ledger::{Ledger, client::client},
+    life::{self, Worker},
+    queue::QueueLoop,
+    repeats::Repeats,
+    request::TaskRequest,
+    service::{self, AnyLayer, TaskService},
+    task_error::BoxError,
+    timeouts,
 };
 use crate::{
     broker::{BrokerSettings, connection::Link, publisher::Publisher},
     publish::{TaskPublisher, settle::Settler},
     telemetry::{health::Health, metrics},
-    topology::{BusinessQueue, Topology},
+    topology::{BusinessQueue, TaskTypePolicy, Topology},
 };
 
-/// How long giving back may take after the grace period, before the process ends without it.
-const LAST_WORDS: Duration = Duration::from_secs(5);
-
-/// Why a worker can't be built.
-#[derive(Debug, thiserror::Error)]
-pub enum BuildError {
-    /// The topology has no such queue.
-    #[error("queue {0:?} is not in the topology; its queues are: {1}")]
-    UnknownQueue(String, String),
-    /// No queue was named.
-    #[error("a worker needs at least one queue: call `queue`")]
-    NoQueue,
-    /// Two handlers for one type.
-    #[error("task type {0:?} has two handlers")]
-    TwoHandlers(String),
-    /// Not a task type.
-    #[error("{0:?}: {1}")]
-    BadTaskType(String, tidegate_core::task::InvalidName),
-    /// A number out of its range.
-    #[error("{name} is {value}; use {allowed}")]
-    OutOfRange {
-        /// Which setting.
-        name: &'static str,
-        /// What was given.
-        value: u64,
-        /// What is allowed.
-        allowed: &'static str,
-    },
-    /// The publish pool could not be made.
-    #[error("publish connections: {0}")]
-    Pool(String),
-}
-
-/// Collects queues, handlers and settings.
-pub struct WorkerBuilder {
+/// Collects queues, handlers and settings. `S` is the state that handlers take by
+/// [`State`](super::extract::State), `()` where there is none.
+pub struct WorkerBuilder<S = ()> {
     settings: BrokerSettings,
     topology: Arc<Topology>,
+    state: Arc<S>,
     queues: Vec<String>,
-    handlers: Handlers,
+    handlers: BTreeMap<String, TaskService>,
+    layers: Vec<AnyLayer>,
     problem: Option<BuildError>,
     concurrency: usize,
     prefetch: Option<u16>,
@@ -72,8 +56,8 @@ pub struct WorkerBuilder {
     ledger: Option<Arc<dyn Ledger>>,
 }
 
-impl std::fmt::Debug for WorkerBuilder {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl<S> fmt::Debug for WorkerBuilder<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let types: Vec<_> = self.handlers.keys().collect();
         f.debug_struct("WorkerBuilder")
             .field("queues", &self.queues)
@@ -82,7 +66,51 @@ impl std::fmt::Debug for WorkerBuilder {
     }
 }
 
-impl WorkerBuilder {
+impl Worker {
+    /// Starts describing a worker on the broker of `settings`. It consumes on one connection and publishes what fails on
+    /// another, whatever `publish_connections` says.
+    pub fn builder(settings: BrokerSettings, topology: Arc<Topology>) -> WorkerBuilder {
+        WorkerBuilder {
+            settings,
+            topology,
+            state: Arc::new(()),
+            queues: Vec::new(),
+            handlers: BTreeMap::new(),
+            layers: Vec::new(),
+            problem: None,
+            concurrency: 10,
+            prefetch: None,
+            default_timeout: Duration::from_secs(300),
+            grace: Duration::from_secs(25),
+            limits: Limits::standard(),
+            health: Health::default(),
+            ledger: None,
+        }
+    }
+}
+
+impl<S: Send + Sync + 'static> WorkerBuilder<S> {
+    /// Gives `state` to the handlers that are declared after this; those before keep what they have.
+    #[must_use]
+    pub fn state<T: Send + Sync + 'static>(self, state: T) -> WorkerBuilder<T> {
+        WorkerBuilder {
+            state: Arc::new(state),
+            settings: self.settings,
+            topology: self.topology,
+            queues: self.queues,
+            handlers: self.handlers,
+            layers: self.layers,
+            problem: self.problem,
+            concurrency: self.concurrency,
+            prefetch: self.prefetch,
+            default_timeout: self.default_timeout,
+            grace: self.grace,
+            limits: self.limits,
+            health: self.health,
+            ledger: self.ledger,
+        }
+    }
+
     /// Consumes `queue` and, where the topology gives it one, its high lane.
     #[must_use]
     pub fn queue(mut self, queue: &str) -> Self {
@@ -92,13 +120,13 @@ impl WorkerBuilder {
         self
     }
 
-    /// Handles tasks of `task_type` with `handler`, whose payload type is deserialised from the payload's text.
+    /// Handles tasks of `task_type` with `handler`: an async function of up to eight
+    /// [extractors](super::extract) that answers `()` or `Result<(), E>` with `E: Into<TaskError>`.
     #[must_use]
-    pub fn handle<P, F, Fut>(mut self, task_type: &str, handler: F) -> Self
+    pub fn handle<H, T>(mut self, task_type: &str, handler: H) -> Self
     where
-        P: DeserializeOwned,
-        F: Fn(Context, P) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<(), TaskError>> + Send + 'static,
+        H: Handler<T, S>,
+        T: 'static,
     {
         match TaskType::parse(task_type) {
             Err(error) => self.problem = Some(BuildError::BadTaskType(task_type.to_owned(), error)),
@@ -106,9 +134,28 @@ impl WorkerBuilder {
                 self.problem = Some(BuildError::TwoHandlers(task_type.to_owned()));
             }
             Ok(_) => {
-                self.handlers.insert(task_type.to_owned(), erase(handler));
+                let service = TaskService::new(erase(handler, self.state.clone()));
+                self.handlers.insert(task_type.to_owned(), service);
             }
         }
+        self
+    }
+
+    /// Puts `layer` around every handler of this worker, whether declared before it or after it. The layer added last is
+    /// the outermost, as in axum; a `tower::ServiceBuilder` is one layer whose first part is the outermost.
+    ///
+    /// A layer sees each try of a task, quick retries too, within the task's timeout and behind the panic boundary. What
+    /// it answers in the handler's place is the outcome: a [`TaskError`](super::TaskError) as it stands, any other error
+    /// as a retry.
+    #[must_use]
+    pub fn layer<L>(mut self, layer: L) -> Self
+    where
+        L: Layer<TaskService> + Send + Sync + 'static,
+        L::Service: Service<TaskRequest, Response = ()> + Clone + Send + Sync + 'static,
+        <L::Service as Service<TaskRequest>>::Error: Into<BoxError>,
+        <L::Service as Service<TaskRequest>>::Future: Send + 'static,
+    {
+        self.layers.push(service::erase(layer));
         self
     }
 
@@ -119,14 +166,16 @@ impl WorkerBuilder {
         self
     }
 
-    /// Most deliveries held per lane, 1 to 65,535; default twice the concurrency.
+    /// Most deliveries held per lane, 1 to 65,535. Unset it follows what is measured: little more than the concurrency where
+    /// handlers are slow, up to 500 more where they are fast.
     #[must_use]
     pub fn prefetch(mut self, prefetch: u16) -> Self {
         self.prefetch = Some(prefetch);
         self
     }
 
-    /// How long a handler may run where the envelope has no `timeoutMs`; default 5 minutes.
+    /// How long a handler may run where neither the envelope (`timeoutMs`) nor its type in the topology (`timeout`) says;
+    /// default 5 minutes.
     #[must_use]
     pub fn default_timeout(mut self, timeout: Duration) -> Self {
         self.default_timeout = timeout;
@@ -162,7 +211,8 @@ impl WorkerBuilder {
         self
     }
 
-    /// Checks everything; connects to nothing yet. Must be called inside a tokio runtime.
+    /// Checks everything, and begins to connect: nothing is consumed before [`Worker::run`]. Until it consumes, health is red. Must be
+    /// called inside a tokio runtime.
     pub fn build(self) -> Result<Worker, BuildError> {
         if let Some(problem) = self.problem {
             return Err(problem);
@@ -178,9 +228,7 @@ impl WorkerBuilder {
                 allowed: "1 to 10,000",
             });
         }
-        let twice = u16::try_from(self.concurrency.saturating_mul(2)).unwrap_or(u16::MAX);
-        let prefetch = self.prefetch.unwrap_or(twice);
-        if prefetch == 0 {
+        if self.prefetch == Some(0) {
             // Zero means "no limit" to the broker: one worker would take the whole queue into its memory.
             return Err(BuildError::OutOfRange {
                 name: "prefetch",
@@ -188,151 +236,129 @@ impl WorkerBuilder {
                 allowed: "1 to 65,535",
             });
         }
-        let publisher = Publisher::start(&self.settings).map_err(|e| BuildError::Pool(e.to_string()))?;
-        let settler = Settler::new(TaskPublisher::new(publisher, self.topology.clone()), "worker");
-        let (shutdown, hurry) = (CancellationToken::new(), CancellationToken::new());
-        let link = Link::new(self.settings, "consume");
-        for task_type in self.handlers.keys() {
-            metrics::know_task_type(task_type);
+        if self.default_timeout < Duration::from_millis(1) {
+            return Err(BuildError::OutOfRange {
+                name: "default_timeout (ms)",
+                value: 0,
+                allowed: "1 ms or more",
+            });
         }
-        let (ledger, following) = self
-            .ledger
-            .map(|ledger| client(ledger, &self.health, hurry.clone()))
-            .unzip();
-        let station = |queue: &str, described: &BusinessQueue| {
-            Arc::new(Station {
-                queue: queue.into(),
-                business: described.name.as_str().into(),
-                policy: described.retry,
-                limits: self.limits,
-                default_timeout: self.default_timeout,
-                handlers: self.handlers.clone(),
-                settler: settler.clone(),
-                ledger: ledger.clone(),
-                shutdown: shutdown.clone(),
-                hurry: hurry.clone(),
-            })
-        };
-        let mut loops = Vec::new();
+        let mut consumed = Vec::new();
         for queue in &self.queues {
             let Some((described, _)) = self.topology.queue(queue) else {
                 let all: Vec<_> = self.topology.queues.iter().map(|q| q.name.as_str()).collect();
                 return Err(BuildError::UnknownQueue(queue.clone(), all.join(", ")));
             };
+            consumed.push(described);
+        }
+        let handled = self.handlers.into_iter().map(|(task_type, handler)| {
+            let service = self.layers.iter().fold(handler, |inner, layer| layer(inner));
+            let handled = Handled::new(service, self.topology.types.get(&task_type), self.default_timeout);
+            (task_type, handled)
+        });
+        let handlers: Handlers = Arc::new(handled.collect());
+        timeouts::check(&self.topology, &consumed, &handlers)?;
+        for task_type in handlers.keys() {
+            if !consumed.iter().any(|queue| queue.takes(task_type)) {
+                tracing::warn!(
+                    task_type,
+                    "none of this worker's queues takes tasks of this type, unless they come by another routing key"
+                );
+            }
+        }
+        if handlers.is_empty() {
+            return Err(BuildError::NoHandler);
+        }
+        let (shutdown, hurry) = (CancellationToken::new(), CancellationToken::new());
+        for task_type in handlers.keys() {
+            metrics::know_task_type(task_type);
+        }
+        let (keyring, keeping) = Keyring::new(
+            &handlers,
+            &self.topology,
+            self.ledger.as_ref(),
+            &self.health,
+            &hurry,
+        )?
+        .unzip();
+        // Last of what can fail, since it begins to connect. It publishes what fails, for which one connection is plenty; each
+        // takes 8 MiB of lapin's buffers.
+        let publishing = BrokerSettings {
+            publish_connections: 1,
+            ..self.settings.clone()
+        };
+        let publisher = Publisher::start(&publishing).map_err(|e| BuildError::Broker(e.to_string()))?;
+        let settler = Settler::new(TaskPublisher::new(publisher, self.topology.clone()), "worker");
+        let link = Link::new(self.settings, "consume");
+        let (ledger, following) = self
+            .ledger
+            .map(|ledger| client(ledger, &self.health, hurry.clone()))
+            .unzip();
+        let isolation = Isolation::new(shutdown.clone());
+        let gates: Arc<Gates> = Arc::new(
+            handlers
+                .keys()
+                .map(|name| (name.clone(), Arc::new(gate(&self.topology, name))))
+                .collect(),
+        );
+        let station = |queue: &str, described: &BusinessQueue| {
+            Arc::new(Station {
+                queue: queue.into(),
+                business: described.name.as_str().into(),
+                policy: described.retry,
+                policies: policies(&self.topology, described),
+                gates: gates.clone(),
+                limits: self.limits,
+                broker_limit: timeouts::broker_limit(described),
+                handlers: handlers.clone(),
+                successes: handlers
+                    .keys()
+                    .map(|name| (name.clone(), Default::default()))
+                    .collect(),
+                settler: settler.clone(),
+                ledger: ledger.clone(),
+                keyring: keyring.clone(),
+                repeats: Repeats::default(),
+                shutdown: shutdown.clone(),
+                hurry: hurry.clone(),
+            })
+        };
+        let mut loops = Vec::new();
+        for (queue, described) in self.queues.iter().zip(&consumed) {
             let high = described.high_lane.is_some() && described.name == *queue;
             loops.push(QueueLoop {
                 link: link.clone(),
-                normal: Lane {
-                    station: station(queue, described),
-                },
-                high: high.then(|| Lane {
-                    station: station(&Names::high_lane(queue), described),
-                }),
-                prefetch,
+                normal: station(queue, described),
+                high: high.then(|| station(&Names::high_lane(queue), described)),
+                prefetch: self.prefetch,
                 concurrency: self.concurrency,
                 health: self.health.clone(),
+                isolation: isolation.clone(),
                 shutdown: shutdown.clone(),
             });
         }
+        self.health.expect(life::PART);
+        loops.iter().for_each(QueueLoop::expect);
         Ok(Worker {
             loops,
             link,
             shutdown,
             hurry,
             grace: self.grace,
+            health: self.health,
             following,
+            keeping,
         })
     }
 }
 
-/// A worker ready to run.
-pub struct Worker {
-    loops: Vec<QueueLoop>,
-    link: Link,
-    shutdown: CancellationToken,
-    hurry: CancellationToken,
-    grace: Duration,
-    following: Option<Loops>,
+fn gate(topology: &Topology, name: &str) -> Gate {
+    let own = topology.types.get(name);
+    own.map_or_else(|| Gate::new(&TaskTypePolicy::standard(name)), Gate::new)
 }
 
-impl std::fmt::Debug for Worker {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Worker")
-            .field("queues", &self.loops.len())
-            .finish_non_exhaustive()
-    }
-}
-
-impl Worker {
-    /// Starts describing a worker on the broker of `settings`.
-    pub fn builder(settings: BrokerSettings, topology: Arc<Topology>) -> WorkerBuilder {
-        WorkerBuilder {
-            settings,
-            topology,
-            queues: Vec::new(),
-            handlers: HashMap::new(),
-            problem: None,
-            concurrency: 10,
-            prefetch: None,
-            default_timeout: Duration::from_secs(300),
-            grace: Duration::from_secs(25),
-            limits: Limits::standard(),
-            health: Health::default(),
-            ledger: None,
-        }
-    }
-
-    /// Runs until `stop` is cancelled, then shuts down: nothing new starts, what has not started is given back,
-    /// what runs may finish within the grace period and is interrupted and given back after it.
-    pub async fn run(self, stop: CancellationToken) {
-        let following = self
-            .following
-            .map(|following| AbortOnDropHandle::new(tokio::spawn(following.run())));
-        let mut loops = JoinSet::new();
-        for queue in self.loops {
-            loops.spawn(queue.run_on());
-        }
-        stop.cancelled().await;
-        tracing::info!(grace = ?self.grace, "worker stops: finishing what runs");
-        self.shutdown.cancel();
-        let drained = async { while loops.join_next().await.is_some() {} };
-        tokio::pin!(drained);
-        tokio::select! {
-            () = &mut drained => {}
-            () = tokio::time::sleep(self.grace) => {
-                tracing::warn!("grace period over: interrupting what still runs");
-                self.hurry.cancel();
-                if tokio::time::timeout(LAST_WORDS, &mut drained).await.is_err() {
-                    // Unacknowledged: the broker has it back as soon as the connection is gone.
-                    tracing::warn!("the broker does not take back what was interrupted; leaving it unacknowledged");
-                }
-            }
-        }
-        // It ends by itself once every result is written.
-        if let Some(following) = following
-            && tokio::time::timeout(LAST_WORDS, following).await.is_err()
-        {
-            tracing::warn!(
-                "the ledger doesn't take the last results; it goes on showing those tasks as they were"
-            );
-        }
-        // Against a broker that hangs the link may be busy connecting for longer than anybody waits for us.
-        let _ = tokio::time::timeout(LAST_WORDS, self.link.close()).await;
-    }
-
-    /// As [`run`](Self::run), until SIGTERM or SIGINT. A second signal ends the grace period at once.
-    pub async fn run_until_signal(self) {
-        let (stop, hurry) = (CancellationToken::new(), self.hurry.clone());
-        let signals = tokio::spawn({
-            let stop = stop.clone();
-            async move {
-                crate::supervisor::signal().await;
-                stop.cancel();
-                crate::supervisor::signal().await;
-                hurry.cancel();
-            }
-        });
-        self.run(stop).await;
-        signals.abort();
-    }
+/// The retry policies in `queue` of the types that have one of their own.
+fn policies(topology: &Topology, queue: &BusinessQueue) -> HashMap<String, RetryPolicy> {
+    let policy = |name: &String| (name.clone(), topology.retry(queue, Some(name)));
+    topology.types.keys().map(policy).collect()
 }

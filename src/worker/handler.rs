@@ -1,162 +1,101 @@
-//! What a handler gets and what it answers.
+//! What a handler is: an async function of extractors. May import: `extract`, `request`, `task_error`.
 
-use std::{collections::HashMap, error::Error, fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
+use std::{future::Future, marker::PhantomData, pin::Pin, sync::Arc};
 
-use serde::de::DeserializeOwned;
-use tidegate_core::envelope::Envelope;
-use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
+use super::{extract::FromTask, request::TaskRequest, task_error::TaskError};
 
-/// The attempt a handler runs in.
-#[derive(Clone, Debug)]
-pub struct Context {
-    /// The task as its producer described it.
-    pub envelope: Arc<Envelope>,
-    /// The queue it came from.
-    pub queue: Arc<str>,
-    /// Number of this attempt: 1 for the first.
-    pub attempt: u32,
-    /// When the runtime stops the handler.
-    pub deadline: Instant,
-    /// Cancelled when the worker shuts down: finish soon, or be given back at the end of the grace period.
-    pub shutdown: CancellationToken,
-    /// Cancelled within a second or two of somebody asking to cancel this task, where the worker has a ledger. The
-    /// handler decides: it may finish, or undo what it did and answer [`TaskError::canceled`].
-    pub cancel: CancellationToken,
+/// A handler that runs.
+pub type Running = Pin<Box<dyn Future<Output = Result<(), TaskError>> + Send>>;
+
+/// What a handler may answer: nothing, or a result whose error converts into a [`TaskError`].
+pub trait IntoOutcome {
+    /// The answer as the runtime takes it.
+    fn into_outcome(self) -> Result<(), TaskError>;
 }
 
-/// A failed attempt: tried again, or not.
-///
-/// Any standard error converts into a retry, so `?` works in handlers.
-pub enum TaskError {
-    /// Try again, not before `after` where given.
-    Retry {
-        /// Shortest wait, e.g. from a `Retry-After` header.
-        after: Option<Duration>,
-        /// Low-cardinality kind, for headers and grouping.
-        kind: String,
-        /// What happened.
-        message: String,
-    },
-    /// A business error: trying again is pointless, dead-letter it.
-    Reject {
-        /// Low-cardinality kind.
-        kind: String,
-        /// What happened.
-        message: String,
-    },
-    /// Ended because somebody asked to cancel the task: acknowledged, and not tried again. Without such a request it
-    /// is a failed attempt, or at a shutdown an interrupted one.
-    Canceled,
-}
-
-impl TaskError {
-    /// Ended because [`Context::cancel`] was cancelled.
-    pub fn canceled() -> Self {
-        Self::Canceled
-    }
-
-    /// Try again by the queue's policy.
-    pub fn retry(kind: &str, message: impl fmt::Display) -> Self {
-        Self::Retry {
-            after: None,
-            kind: kind.to_owned(),
-            message: message.to_string(),
-        }
-    }
-
-    /// Try again, not before `after`.
-    pub fn retry_after(after: Duration, kind: &str, message: impl fmt::Display) -> Self {
-        Self::Retry {
-            after: Some(after),
-            kind: kind.to_owned(),
-            message: message.to_string(),
-        }
-    }
-
-    /// Do not try again.
-    pub fn reject(kind: &str, message: impl fmt::Display) -> Self {
-        Self::Reject {
-            kind: kind.to_owned(),
-            message: message.to_string(),
-        }
+impl IntoOutcome for () {
+    fn into_outcome(self) -> Result<(), TaskError> {
+        Ok(())
     }
 }
 
-impl fmt::Debug for TaskError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Retry { after, kind, message } => write!(f, "Retry({kind}: {message}, after {after:?})"),
-            Self::Reject { kind, message } => write!(f, "Reject({kind}: {message})"),
-            Self::Canceled => f.write_str("Canceled"),
+impl<E: Into<TaskError>> IntoOutcome for Result<(), E> {
+    fn into_outcome(self) -> Result<(), TaskError> {
+        self.map_err(Into::into)
+    }
+}
+
+/// An async function of up to eight arguments, each of which implements [`FromTask`], that answers `()` or
+/// `Result<(), E>` with an error that converts into a [`TaskError`]. `T` is the tuple of its arguments.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no handler",
+    note = "a handler is an async function of up to 8 arguments that each implement `FromTask<S>`, and answers `()` or \
+            `Result<(), E>` with `E: Into<TaskError>`; its future must be `Send`"
+)]
+pub trait Handler<T, S>: Send + Sync + 'static {
+    /// Takes the arguments from `task` and calls the function. An argument that can't be had is the outcome.
+    fn start(&self, task: &TaskRequest, state: &S) -> Result<Running, TaskError>;
+}
+
+macro_rules! handler {
+    ($($argument:ident),*) => {
+        impl<F, Fut, S, $($argument,)*> Handler<($($argument,)*), S> for F
+        where
+            F: Fn($($argument),*) -> Fut + Send + Sync + 'static,
+            Fut: Future + Send + 'static,
+            Fut::Output: IntoOutcome,
+            $($argument: FromTask<S>,)*
+        {
+            #[allow(non_snake_case, unused_variables, reason = "arguments are named by their types, and there may be none")]
+            fn start(&self, task: &TaskRequest, state: &S) -> Result<Running, TaskError> {
+                $(let $argument = $argument::from_task(task, state)?;)*
+                let running = self($($argument),*);
+                Ok(Box::pin(async move { running.await.into_outcome() }))
+            }
+        }
+    };
+}
+
+handler!();
+handler!(A);
+handler!(A, B);
+handler!(A, B, C);
+handler!(A, B, C, D);
+handler!(A, B, C, D, E);
+handler!(A, B, C, D, E, G);
+handler!(A, B, C, D, E, G, H);
+handler!(A, B, C, D, E, G, H, I);
+
+/// A handler without its types.
+pub(super) trait Call: Send + Sync {
+    fn call(&self, task: &TaskRequest) -> Running;
+}
+
+struct With<H, T, S> {
+    handler: H,
+    state: Arc<S>,
+    arguments: PhantomData<fn() -> T>,
+}
+
+impl<H: Handler<T, S>, T, S: Send + Sync> Call for With<H, T, S> {
+    fn call(&self, task: &TaskRequest) -> Running {
+        match self.handler.start(task, &self.state) {
+            Ok(running) => running,
+            Err(refused) => Box::pin(std::future::ready(Err(refused))),
         }
     }
 }
 
-impl<E: Error> From<E> for TaskError {
-    fn from(error: E) -> Self {
-        let mut message = error.to_string();
-        let mut source = error.source();
-        while let Some(inner) = source {
-            message.push_str(": ");
-            message.push_str(&inner.to_string());
-            source = inner.source();
-        }
-        Self::Retry {
-            after: None,
-            kind: "error".to_owned(),
-            message,
-        }
-    }
-}
-
-/// How a handler could not even be entered.
-pub(super) enum Entry {
-    /// The payload is not what the handler takes.
-    Mismatch(String),
-}
-
-pub(super) type Running = Pin<Box<dyn Future<Output = Result<(), TaskError>> + Send>>;
-pub(super) type DynHandler = Arc<dyn Fn(Context) -> Result<Running, Entry> + Send + Sync>;
-
-/// Handlers by task type.
-pub(super) type Handlers = HashMap<String, DynHandler>;
-
-/// `handler` with its payload type erased.
-pub(super) fn erase<P, F, Fut>(handler: F) -> DynHandler
+/// `handler` with its types erased; it goes on using `state`.
+pub(super) fn erase<H, T, S>(handler: H, state: Arc<S>) -> Arc<dyn Call>
 where
-    P: DeserializeOwned,
-    F: Fn(Context, P) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<(), TaskError>> + Send + 'static,
+    H: Handler<T, S>,
+    T: 'static,
+    S: Send + Sync + 'static,
 {
-    Arc::new(move |context: Context| {
-        let payload = serde_json::from_str(context.envelope.payload.as_str())
-            .map_err(|error| Entry::Mismatch(error.to_string()))?;
-        Ok(Box::pin(handler(context, payload)) as Running)
+    Arc::new(With {
+        handler,
+        state,
+        arguments: PhantomData,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_standard_error_becomes_a_retry_with_its_source_chain() {
-        #[derive(Debug, thiserror::Error)]
-        #[error("could not charge")]
-        struct Charge(#[source] std::io::Error);
-        let error = TaskError::from(Charge(std::io::Error::other("connection reset")));
-        let TaskError::Retry {
-            after: None,
-            kind,
-            message,
-        } = error
-        else {
-            panic!("{error:?}")
-        };
-        assert_eq!(
-            (kind.as_str(), message.as_str()),
-            ("error", "could not charge: connection reset")
-        );
-    }
 }

@@ -6,13 +6,13 @@
 //!
 //! ```no_run
 //! use std::sync::Arc;
-//! use tidegate::{broker::BrokerSettings, topology::Topology, worker::{Context, TaskError, Worker}};
+//! use tidegate::{broker::BrokerSettings, topology::Topology, worker::{TaskError, Worker, extract::Payload}};
 //!
 //! #[derive(serde::Deserialize)]
 //! #[serde(rename_all = "camelCase")]
 //! struct CloseOrder { order_id: String }
 //!
-//! async fn close(_ctx: Context, order: CloseOrder) -> Result<(), TaskError> {
+//! async fn close(Payload(order): Payload<CloseOrder>) -> Result<(), TaskError> {
 //!     if order.order_id.is_empty() {
 //!         return Err(TaskError::reject("bad_order", "no order id"));
 //!     }
@@ -31,11 +31,36 @@
 //! # Ok(()) }
 //! ```
 
-mod attempt;
+mod admission;
+mod blocking;
+mod build_error;
 mod builder;
+mod claim;
+mod delivery;
+pub mod extract;
+mod feeds;
+mod handled;
 mod handler;
+mod idempotency;
+mod isolation;
 pub mod ledger;
+mod life;
+mod place;
+mod prefetch;
 mod queue;
+mod repeats;
+mod request;
+mod run;
+mod service;
+mod suspicion;
+mod task_error;
+mod timeouts;
 
-pub use builder::{BuildError, Worker, WorkerBuilder};
-pub use handler::{Context, TaskError};
+pub use blocking::Fence;
+pub use build_error::BuildError;
+pub use builder::WorkerBuilder;
+pub use handler::{Handler, IntoOutcome, Running};
+pub use life::Worker;
+pub use request::{Context, Extensions, TaskRequest};
+pub use service::TaskService;
+pub use task_error::{BoxError, TaskError};

@@ -3,6 +3,7 @@
 // A failed expectation here is a failed test.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod consumer;
 mod declare;
 mod export;
 mod management;

@@ -30,7 +30,7 @@ use tidegate::{
         Topology,
         export::{self, Role},
     },
-    worker::{TaskError, Worker},
+    worker::{Context, TaskError, Worker},
 };
 use tidegate_testkit::{Vhost, eventually};
 use tokio_util::sync::CancellationToken;
@@ -178,7 +178,7 @@ async fn a_worker_settles_by_every_way_and_reads_no_other_queue() {
     let worker = Worker::builder(cast.settings(&order_team()), cast.topology.clone())
         .queue("order.close.queue")
         .health(health.clone())
-        .handle("order.close.timeout", move |context, _: serde_json::Value| {
+        .handle("order.close.timeout", move |context: Context| {
             let run = runs.fetch_add(1, Ordering::SeqCst);
             std::future::ready(match (context.envelope.task_id.to_string().as_str(), run) {
                 ("rejected", _) => Err(TaskError::reject("no_order", "there is no such order")),
@@ -305,11 +305,12 @@ async fn the_router_serves_plain_workers_with_the_rights_of_serve() {
 
     let serve = cast.connect(&Role::Serve).await;
     assert_refused(&serve, CHANGES).await;
+    assert_allowed(&serve, &[Try::Consume("task.dead.queue")]).await;
     assert_refused(
         &serve,
         &[
             Try::Consume("order.close.queue"),
-            Try::Get("task.dead.queue"),
+            Try::Get("task.delay.v1.0.1"),
             Try::Publish("", "order.close.queue"),
             Try::Publish("task.failed", "order.close.queue"),
         ],
@@ -326,9 +327,7 @@ async fn what_is_missing_is_named_until_the_operator_has_applied() {
     let worker = Worker::builder(cast.settings(&order_team()), cast.topology.clone())
         .queue("order.close.queue")
         .health(health.clone())
-        .handle("order.close.timeout", |_, _: serde_json::Value| {
-            std::future::ready(Ok(()))
-        });
+        .handle("order.close.timeout", async || {});
     let running = tokio::spawn(worker.build().unwrap().run(stop.clone()));
     let looking = tokio::spawn({
         let (settings, topology) = (cast.settings(&Role::Serve), cast.topology.clone());

@@ -6,11 +6,8 @@ use std::{
     sync::atomic::Ordering,
 };
 
-use lapin::{Channel, options::BasicGetOptions};
-use tidegate::{
-    broker::message,
-    core::{envelope, headers},
-};
+use sqlx::PgPool;
+use tidegate::{broker::record, core::envelope};
 
 use crate::{journal::Journal, load::Behaviour, producers::Log, schedules::Fire};
 
@@ -19,28 +16,23 @@ use crate::{journal::Journal, load::Behaviour, producers::Log, schedules::Fire};
 pub(crate) struct DeadLetters(pub(crate) BTreeMap<String, Vec<String>>);
 
 impl DeadLetters {
-    /// Takes all that is in `task.dead.queue` now. A message id that is not the id in the body fails the test.
-    pub(crate) async fn take(&mut self, channel: &Channel) -> lapin::Result<()> {
-        while let Some(got) = channel
-            .basic_get("task.dead.queue".into(), BasicGetOptions { no_ack: true })
-            .await?
-        {
-            let delivery = got.delivery;
-            let id = delivery
-                .properties
-                .message_id()
-                .as_ref()
-                .map(ToString::to_string)
-                .unwrap_or_default();
-            let reason = message::text(&delivery.properties, headers::DEAD_REASON)
-                .unwrap_or("none")
-                .to_owned();
-            if let Some(in_body) = envelope::peek(&delivery.data).task_id {
+    /// What is in the archive now. A message id that is not the id in the body fails the test.
+    pub(crate) async fn archived(sql: &PgPool) -> sqlx::Result<Self> {
+        let rows: Vec<(Vec<u8>, String, String)> =
+            sqlx::query_as("SELECT body, properties, reason FROM tidegate.dead_letters")
+                .fetch_all(sql)
+                .await?;
+        let mut all = Self::default();
+        for (body, properties, reason) in rows {
+            let properties = record::restore(&properties).unwrap();
+            let id = properties.message_id().as_ref().map(ToString::to_string);
+            let id = id.unwrap_or_default();
+            if let Some(in_body) = envelope::peek(&body).task_id {
                 assert_eq!(in_body.to_string(), id, "message id and taskId of a dead letter");
             }
-            self.0.entry(id).or_default().push(reason);
+            all.0.entry(id).or_default().push(reason);
         }
-        Ok(())
+        Ok(all)
     }
 }
 

@@ -39,6 +39,13 @@ async fn a_blocked_broker_hangs_nobody_and_loses_nothing() {
     services
         .rabbitmqctl(&["set_vm_memory_high_watermark", "0.000001"])
         .await;
+    // The broker looks at its memory once a second.
+    let management = installation.vhost.management();
+    eventually(PATIENCE, "the memory alarm", async || {
+        let nodes = management.get("/api/nodes").await?;
+        (nodes[0]["mem_alarm"] == true).then_some(())
+    })
+    .await;
     let started = Instant::now();
     let sends = (0..TASKS).map(|n| publisher.send(task(&format!("task-{n}")), Duration::ZERO));
     let outcomes = join_all(sends).await;

@@ -95,8 +95,7 @@ async fn every_task_ends_while_everything_is_killed() {
     // Quiet is to be seen twice, as counts can be a second old.
     while quiet < 2 {
         let journal = installation.journal();
-        let (_connection, channel) = installation.channel().await.unwrap();
-        dead.take(&channel).await.unwrap();
+        dead = DeadLetters::archived(&sql).await.unwrap();
         let accounts = Accounts {
             log: &log,
             fires: &fires,

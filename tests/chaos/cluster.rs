@@ -47,12 +47,18 @@ const DIES_AFTER: Duration = Duration::from_secs(5);
 const LONGEST_DELAY_MS: u64 = 8_000;
 /// Longest gap in publishing and in consuming when the node dies: new leaders are elected, half of the clients connect anew.
 const GAP: Duration = Duration::from_secs(15);
+/// After this a publish that no confirm has come for is sent again: a confirm that was on its way through the dead node is lost,
+/// and the usual half minute fits into [`PATIENCE`] only twice.
+const CONFIRM: Duration = Duration::from_secs(10);
+/// Longest wait for a hundred queues to have members on all nodes, which all share one machine.
+const SPREAD: Duration = Duration::from_secs(240);
 
 /// When what was confirmed was sent and, where it was delayed, is due; by id.
 type Accepted = Arc<Mutex<BTreeMap<String, Option<DateTime<Utc>>>>>;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_that_loses_a_node_loses_no_task_and_goes_on() {
+    let _machine = crate::turns::machine().await;
     let (seed, began) = (seed(), Instant::now());
     let cluster = PrivateCluster::start(NODES).await;
     // Applied through node 1, watched through node 3.
@@ -61,7 +67,7 @@ async fn a_cluster_that_loses_a_node_loses_no_task_and_goes_on() {
         ..cluster.node(1).clone()
     };
     let installation = Installation::on(&services).await;
-    let queues = eventually(PATIENCE, "every queue to have three members", async || {
+    let queues = eventually(SPREAD, "every queue to have three members", async || {
         let members = members(&installation, "members").await;
         (members.len() > 100 && members.values().all(|n| *n == NODES)).then_some(members.len())
     })
@@ -76,7 +82,10 @@ async fn a_cluster_that_loses_a_node_loses_no_task_and_goes_on() {
     ];
     let publishers = [("balanced", &balanced), ("node-2", &on_node_2)].map(|(name, url)| Sender {
         name,
-        publisher: installation.publisher(&BrokerSettings::new(url.clone().into())),
+        publisher: installation.publisher(&BrokerSettings {
+            confirm_timeout: CONFIRM,
+            ..BrokerSettings::new(url.clone().into())
+        }),
         accepted: Accepted::default(),
         unknown: AtomicUsize::new(0),
     });
@@ -119,7 +128,7 @@ async fn a_cluster_that_loses_a_node_loses_no_task_and_goes_on() {
         .sum();
 
     cluster.start_node(1).await;
-    eventually(PATIENCE, "every queue to have three members online", async || {
+    eventually(SPREAD, "every queue to have three members online", async || {
         let online = members(&installation, "online").await;
         online.len() == queues && online.values().all(|n| *n == NODES)
     })
@@ -194,11 +203,15 @@ impl Sender {
         let envelope = Envelope::parse(body.as_bytes(), &Limits::standard(), Utc::now()).unwrap();
         let task = Task::new(body, &envelope, Origin::Amqp);
         let due = Utc::now() + Duration::from_millis(delay);
-        eventually(PATIENCE, "a confirmed publish", async || {
+        let what = format!("a confirmed publish of {id}");
+        eventually(PATIENCE, &what, async || {
             let left = (due - Utc::now()).to_std().unwrap_or_default();
-            let sent = self.publisher.send_due(task.clone(), left, due).await.is_ok();
-            self.unknown.fetch_add(usize::from(!sent), Ordering::Relaxed);
-            sent
+            let sent = self.publisher.send_due(task.clone(), left, due).await;
+            if let Err(error) = &sent {
+                let tries = self.unknown.fetch_add(1, Ordering::Relaxed) + 1;
+                tidegate_testkit::report(&format!("{id}, {tries} of {}: {error}", self.name));
+            }
+            sent.is_ok()
         })
         .await;
         let due = (delay > 0).then_some(due);

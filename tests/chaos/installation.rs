@@ -55,6 +55,11 @@ pub(crate) struct Installation {
 impl Installation {
     /// Migrated and declared by the programs themselves.
     pub(crate) async fn on(services: &Services) -> Self {
+        Self::with(services, QUEUES).await
+    }
+
+    /// The same with other queues.
+    pub(crate) async fn with(services: &Services, queues: &str) -> Self {
         let (vhost, database) = (
             Vhost::create_on(services).await,
             Database::create_on(services).await,
@@ -62,11 +67,11 @@ impl Installation {
         let dir = TempDir::with_prefix("tidegate-chaos-").unwrap();
         std::fs::create_dir(dir.path().join("topology")).unwrap();
         std::fs::write(dir.path().join("topology/platform.toml"), "").unwrap();
-        std::fs::write(dir.path().join("topology/chaos.toml"), QUEUES).unwrap();
+        std::fs::write(dir.path().join("topology/chaos.toml"), queues).unwrap();
         let installation = Self {
             vhost,
             database,
-            topology: Arc::new(topology()),
+            topology: Arc::new(topology_of(queues)),
             dir,
         };
         for arguments in [&["migrate"][..], &["topology", "apply"]] {
@@ -150,5 +155,9 @@ impl Installation {
 }
 
 pub(crate) fn topology() -> Topology {
-    Topology::parse(&[("platform.toml", ""), ("chaos.toml", QUEUES)]).unwrap()
+    topology_of(QUEUES)
+}
+
+pub(crate) fn topology_of(queues: &str) -> Topology {
+    Topology::parse(&[("platform.toml", ""), ("chaos.toml", queues)]).unwrap()
 }

@@ -4,7 +4,8 @@
 //! killed are private to their test. Each report goes to stderr, and with it the seed that repeats the run.
 //!
 //! `TIDEGATE_SEED` repeats a run; `TIDEGATE_LONG=1` runs the two schedulers for two minutes, restarts the broker five times
-//! under a running task, and tortures for ten minutes (`./dev torture`).
+//! under a running task, tortures for ten minutes (`./dev torture`) and soaks for as long (`./dev soak`), and lets 20,000 tasks
+//! fail into the archive.
 
 #![allow(
     clippy::unwrap_used,
@@ -13,11 +14,13 @@
 )]
 
 mod accounts;
+mod archive;
 mod blocked;
 mod broker_restart;
 mod chaos;
 mod claimed_then_killed;
 mod cluster;
+mod consumer;
 mod installation;
 mod journal;
 mod killed_relay;
@@ -28,7 +31,9 @@ mod outage;
 mod producers;
 mod schedules;
 mod server;
+mod soak;
 mod torture;
+mod turns;
 mod two_schedulers;
 mod worker;
 

@@ -5,7 +5,7 @@ use std::{path::Path, process::Command, sync::Arc, time::Duration};
 use serde::Deserialize;
 use tidegate::{
     broker::BrokerSettings,
-    worker::{Context, TaskError, Worker},
+    worker::{Context, TaskError, Worker, extract::Payload},
 };
 use tidegate_testkit::Process;
 
@@ -51,9 +51,10 @@ async fn process() {
     worker = worker.queue(WORK_QUEUE).queue(TICK_QUEUE);
     for task_type in [WORK, TICK] {
         let pen = pen.clone();
-        worker = worker.handle(task_type, move |context: Context, order: Order| {
-            work(pen.clone(), context, order)
-        });
+        worker = worker.handle(
+            task_type,
+            move |context: Context, Payload(order): Payload<Order>| work(pen.clone(), context, order),
+        );
     }
     worker.build().unwrap().run_until_signal().await;
 }

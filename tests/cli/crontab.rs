@@ -147,3 +147,28 @@ async fn every_mistake_in_a_crontab_is_told_at_once_and_nothing_is_written() {
     );
     ledger.close().await;
 }
+
+/// Of several at once one adds, and for the others there is nothing to do.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn equal_imports_at_once_are_all_fine() {
+    let ledger = std::sync::Arc::new(Ledger::create().await);
+    let crontab: String = (0..200)
+        .map(|n| format!("# name: job-{n}\n@daily a.b {{}}\n"))
+        .collect();
+    let imports: Vec<_> = (0..4)
+        .map(|_| {
+            let (ledger, crontab) = (std::sync::Arc::clone(&ledger), crontab.clone());
+            tokio::task::spawn_blocking(move || ledger.cron_with(&["import", "-"], &crontab))
+        })
+        .collect();
+    for import in imports {
+        let ran = import.await.unwrap();
+        assert_eq!(ran.code, 0, "{ran:?}");
+    }
+    assert_eq!(
+        ledger
+            .one::<i64>("SELECT count(*) FROM tidegate.cron_tasks")
+            .await,
+        200
+    );
+}

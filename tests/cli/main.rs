@@ -2,9 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test whose set-up fails has failed")]
 
+mod bench;
+mod capacity;
 mod cron;
 mod cron_refusals;
 mod crontab;
+mod digest;
+mod dlq;
+mod dlq_replay;
 mod export;
 mod ledger;
 mod offline;

@@ -21,6 +21,7 @@ fn help_names_every_command_and_exit_code() {
         "topology",
         "publish",
         "cron",
+        "dlq",
         "config",
         "Exit codes",
         "--json",
@@ -336,4 +337,36 @@ fn a_database_url_that_cannot_be_read_is_wrong_usage() {
         "{}",
         ran.stderr
     );
+}
+
+/// B21: nesting deeper than any stack is refused by every command that reads JSON; none of them dies of it.
+#[test]
+fn endless_nesting_ends_no_command() {
+    let open = "[".repeat(60_000);
+    let closed = format!("{{\"a\":{open}1{}}}", "]".repeat(60_000));
+    let tidegate = with_topology()
+        .file("deep.json", &closed)
+        .file("open.json", &open)
+        .env("MANAGEMENT_URL", "http://u:p@127.0.0.1:1");
+    for (arguments, input) in [
+        (&["publish", "deep.json"][..], ""),
+        (&["publish", "open.json"], ""),
+        (&["publish", "-"], &closed),
+        (&["publish", "--type", "a.b", "--payload", &closed], ""),
+        (&["topology", "apply", "deep.json"], ""),
+        (&["topology", "apply", "open.json"], ""),
+    ] {
+        let ran = tidegate.run_with(arguments, input);
+        let shown = &arguments[..2];
+        let told: String = ran.stderr.chars().take(300).collect();
+        assert!(
+            [1, 2].contains(&ran.code),
+            "{shown:?} ended with {}: {told}",
+            ran.code
+        );
+        assert!(
+            !told.contains("panicked") && ran.stderr.len() < 4_000,
+            "{shown:?}: {told}"
+        );
+    }
 }

@@ -13,6 +13,10 @@ fn tidegate(amqp: &str, database: &str) -> Tidegate {
         .env("AMQP_URL", amqp)
         .env("DATABASE_URL", database)
         .env(
+            "TIDEGATE_DIGEST_WEBHOOK",
+            &format!("https://hooks.example.com/{SECRET}"),
+        )
+        .env(
             "RUST_LOG",
             "trace,lapin=trace,amq_protocol_tcp=trace,sqlx=trace,hyper=trace",
         )

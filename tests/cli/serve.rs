@@ -7,13 +7,14 @@ use std::{
     time::Duration,
 };
 
+use sqlx::PgPool;
 use tidegate_testkit::{Database, Vhost, eventually};
 
 use crate::run::{ORDER, Tidegate};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-struct Server {
+pub(crate) struct Server {
     child: Child,
     http: String,
     metrics: String,
@@ -22,7 +23,7 @@ struct Server {
 
 impl Server {
     /// Starts `serve` on free ports and reads from its log which they are.
-    fn start(tidegate: &Tidegate, arguments: &[&str]) -> Self {
+    pub(crate) fn start(tidegate: &Tidegate, arguments: &[&str]) -> Self {
         let base = [
             "serve",
             "--http-listen",
@@ -74,7 +75,7 @@ impl Server {
         (answer[9..12].parse().unwrap(), answer)
     }
 
-    fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let status = std::process::Command::new("kill")
             .args(["-s", name, &self.child.id().to_string()])
             .status();
@@ -82,7 +83,7 @@ impl Server {
     }
 
     /// Waits for its end: exit code and log.
-    async fn ended(mut self) -> (i32, String) {
+    pub(crate) async fn ended(mut self) -> (i32, String) {
         let status = eventually(PATIENCE, "the server's end", async || {
             self.child.try_wait().unwrap()
         })
@@ -199,6 +200,91 @@ async fn without_a_right_to_declare_it_names_what_is_missing() {
     assert_eq!(code, 0, "{log}");
     assert!(!log.contains("s3cret-pa55"), "{log}");
     vhost.management().remove_user(&user).await;
+    vhost.close().await;
+    database.close().await;
+}
+
+/// B33: whatever a loop works on is taken from it for a moment, its table or the right to it. Readiness turns red and names the
+/// loop, the process lives, and it goes on by itself.
+#[tokio::test]
+async fn a_loop_that_can_not_work_shows_and_comes_back() {
+    let (vhost, database) = (Vhost::create().await, Database::create().await);
+    let sql = PgPool::connect(database.url()).await.unwrap();
+    let run = async |statement: &str| {
+        let statement = sqlx::raw_sql(sqlx::AssertSqlSafe(statement.to_owned()));
+        statement.execute(&sql).await.unwrap();
+    };
+    let tidegate = |url: &str| {
+        Tidegate::new()
+            .file("topology/platform.toml", "")
+            .file("topology/order.toml", ORDER)
+            .env("AMQP_URL", vhost.amqp_url())
+            .env("DATABASE_URL", url)
+    };
+    let all = tidegate(database.url());
+    assert_eq!(all.run(&["migrate"]).code, 0);
+    assert_eq!(all.run(&["topology", "apply"]).code, 0);
+    // A role of its own, so that there is a right to take away: the owner can't lose any.
+    let role = format!("serve_{}", vhost.name().replace('-', "_"));
+    let tables = "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA tidegate";
+    run(&format!(
+        "CREATE ROLE {role} LOGIN PASSWORD 's3cret-pa55'; GRANT USAGE ON SCHEMA tidegate TO {role}; GRANT {tables} TO {role}; \
+         GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA tidegate TO {role}"
+    ))
+    .await;
+    let (_, rest) = database.url().split_once('@').unwrap();
+    let url = format!("postgres://{role}:s3cret-pa55@{rest}");
+    let often = ["scheduler.scan_interval=500ms", "retention.interval=1s"];
+    let server = Server::start(&tidegate(&url), &["--set", often[0], "--set", often[1]]);
+    let ready = async |what: &str, wanted: &[&str]| {
+        eventually(PATIENCE, what, async || {
+            let (status, body) = Server::get(&server.http, "/readyz");
+            match wanted {
+                [] => status == 200,
+                parts => status == 503 && parts.iter().all(|part| body.contains(part)),
+            }
+        })
+        .await;
+        assert_eq!(Server::get(&server.http, "/livez").0, 200);
+    };
+    ready("readiness", &[]).await;
+    let both = "SELECT ON tidegate.tasks, tidegate.cron_tasks";
+    let rights = (
+        format!("REVOKE {both} FROM {role}"),
+        format!("GRANT {both} TO {role}"),
+    );
+    let [schedules, tasks, keys, archive] =
+        ["cron_tasks", "tasks", "executions", "dead_letters"].map(|table| {
+            (
+                format!("ALTER TABLE tidegate.{table} RENAME TO {table}_away"),
+                format!("ALTER TABLE tidegate.{table}_away RENAME TO {table}"),
+            )
+        });
+    for ((take, give_back), parts) in [
+        (schedules, &["scheduler"][..]),
+        (tasks, &["relay"]),
+        (keys, &["retention"]),
+        (archive, &["archive_days"]),
+        (rights, &["scheduler", "relay"]),
+    ] {
+        run(&take).await;
+        ready(&take, parts).await;
+        run(&give_back).await;
+        ready(&give_back, &[]).await;
+    }
+    // Green means that it works: a schedule fires, and its task reaches the queue.
+    run("INSERT INTO tidegate.cron_tasks (name, task_type, cron_expression) VALUES ('x', 'order.close.x', '* * * * * *')")
+        .await;
+    eventually(PATIENCE, "a task of the schedule", async || {
+        let queue = vhost.management().queue("order.close.queue").await;
+        queue.is_some_and(|queue| queue.messages > 0)
+    })
+    .await;
+    server.signal("TERM");
+    let (code, log) = server.ended().await;
+    assert!(code == 0 && !log.contains("s3cret-pa55"), "{log}");
+    run(&format!("DROP OWNED BY {role}; DROP ROLE {role}")).await;
+    sql.close().await;
     vhost.close().await;
     database.close().await;
 }

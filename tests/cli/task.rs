@@ -226,3 +226,60 @@ async fn waiting_tasks_are_moved_and_promoted() {
     }
     assert_eq!(ledger.run(&["task", "promote", "nobody"]).code, 4);
 }
+
+/// One that a relay has in hand ended the command, and the rest was not asked for.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_busy_task_holds_up_no_other() {
+    let ledger = Ledger::create().await;
+    for id in ["a", "held", "c"] {
+        ledger.enqueue(id).await;
+    }
+    let mut relay = ledger.sql.begin().await.unwrap();
+    sqlx::query("SELECT FROM tidegate.tasks WHERE task_id = 'held' FOR UPDATE")
+        .execute(&mut *relay)
+        .await
+        .unwrap();
+    let ran = ledger.run(&["task", "cancel", "a", "held", "c", "--json"]);
+    assert_eq!(ran.code, 5, "{ran:?}");
+    assert_eq!(
+        ran.json(),
+        json!([
+            {"taskId": "a", "outcome": "canceled"},
+            {"taskId": "held", "outcome": "busy"},
+            {"taskId": "c", "outcome": "canceled"},
+        ])
+    );
+    assert_eq!(ran.error()["errors"][0]["taskId"], "held");
+    let ran = ledger.run(&["task", "promote", "held"]);
+    assert_eq!(ran.code, 5, "{ran:?}");
+    assert!(
+        ran.stderr.contains("held: busy: nothing changed, try again") && !ran.stderr.contains("unavailable"),
+        "{ran:?}"
+    );
+    relay.rollback().await.unwrap();
+    assert_eq!(ledger.json(&["task", "cancel", "held"])[0]["outcome"], "canceled");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_task_is_shown_whole() {
+    let ledger = Ledger::create().await;
+    ledger.enqueue("t").await;
+    let why = "because ".repeat(60);
+    sqlx::query("UPDATE tidegate.tasks SET last_error = $1")
+        .bind(&why)
+        .execute(&ledger.sql)
+        .await
+        .unwrap();
+    let shown = ledger.run(&["task", "get", "t"]).stdout;
+    assert!(shown.contains(why.trim_end()), "{shown}");
+    let listed = ledger.run(&["task", "list"]).stdout;
+    assert!(
+        listed.contains('…') && !listed.contains(why.trim_end()),
+        "{listed}"
+    );
+    let ran = ledger.run(&["task", "move", "t", "--in", "-5m"]);
+    assert!(
+        ran.code == 2 && ran.stderr.contains("can't be negative") && !ran.stderr.contains("tip:"),
+        "{ran:?}"
+    );
+}

@@ -1,8 +1,9 @@
 //! A worker with the ledger: it starts nothing that was cancelled, and the row says what became of each task.
 
-mod away;
+pub(crate) mod away;
 mod canceled;
-mod installation;
+pub(crate) mod installation;
 mod life_cycle;
 mod load;
 mod races;
+mod routed;

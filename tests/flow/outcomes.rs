@@ -1,10 +1,11 @@
 //! What becomes of a task whose handler succeeds, fails, rejects, panics or runs too long.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use tidegate::worker::{Context, TaskError};
+use tidegate::worker::{Context, TaskError, extract::Payload};
+use tokio::sync::Semaphore;
 
-use crate::platform::{Json, Platform, Seen, envelope};
+use crate::platform::{Platform, Seen, envelope};
 
 /// B01 with the ladder's own danger: the same short delay again and again passes the same delay queue.
 #[tokio::test(flavor = "multi_thread")]
@@ -28,7 +29,7 @@ async fn a_task_that_always_fails_runs_max_retries_plus_one_times_and_dies_once(
             .queue("order.close.queue")
             .handle("order.close.timeout", {
                 let seen = seen.clone();
-                move |context: Context, _: Json| {
+                move |context: Context| {
                     seen.note(&context);
                     async { Err(TaskError::retry("downstream", "仓库 timed out")) }
                 }
@@ -79,7 +80,7 @@ async fn each_outcome_has_its_end() {
             .queue("order.close.queue")
             .handle("order.close.timeout", {
                 let seen = seen.clone();
-                move |context: Context, _: Json| {
+                move |context: Context| {
                     seen.note(&context);
                     async move {
                         match (context.envelope.task_id.as_str(), context.attempt) {
@@ -168,7 +169,7 @@ async fn a_payload_that_does_not_fit_is_a_contract_violation() {
         platform
             .worker()
             .queue("order.close.queue")
-            .handle("order.close.timeout", |_: Context, _: Close| async { Ok(()) }),
+            .handle("order.close.timeout", |_: Payload<Close>| async {}),
     );
     platform
         .send(&envelope("misfit", "order.close.timeout", ""), Duration::ZERO)
@@ -186,20 +187,21 @@ async fn a_payload_that_does_not_fit_is_a_contract_violation() {
 }
 
 /// Urgent tasks take the high lane, are served first, and a retry returns to the lane it failed in.
+const LANES: &str = r#"
+    [[queue]]
+    name = "order.close.queue"
+    bind = ["order.close.#"]
+    owner = "test"
+    retry = { max_retries = 3, initial = "100ms", multiplier = 1.0, max = "1s", jitter = 0.0 }
+    high_lane = { threshold = 200 }
+    [[queue]]
+    name = "order.audit.queue"
+    bind = ["order.#"]
+    owner = "test"
+"#;
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_high_lane_is_served_first() {
-    const LANES: &str = r#"
-        [[queue]]
-        name = "order.close.queue"
-        bind = ["order.close.#"]
-        owner = "test"
-        retry = { max_retries = 3, initial = "100ms", multiplier = 1.0, max = "1s", jitter = 0.0 }
-        high_lane = { threshold = 200 }
-        [[queue]]
-        name = "order.audit.queue"
-        bind = ["order.#"]
-        owner = "test"
-    "#;
     let platform = Platform::with(LANES).await;
     for n in 0..10 {
         platform
@@ -237,7 +239,7 @@ async fn the_high_lane_is_served_first() {
             .concurrency(1)
             .handle("order.close.timeout", {
                 let seen = seen.clone();
-                move |context: Context, _: Json| {
+                move |context: Context| {
                     seen.note(&context);
                     async move {
                         match (context.envelope.task_id.as_str(), context.attempt) {
@@ -258,5 +260,57 @@ async fn the_high_lane_is_served_first() {
     assert_eq!(again.queue, "order.close.queue.high");
     // The subscriber without a lane got the urgent ones too.
     assert_eq!(platform.take("order.audit.queue", 12).await.len(), 12);
+    platform.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_of_nine_is_a_normal_one_while_the_high_lane_is_full() {
+    let platform = Platform::with(LANES).await;
+    for n in 0..30 {
+        let body = envelope(&format!("h{n}"), "order.close.timeout", r#","priority":200"#);
+        platform.send(&body, Duration::ZERO).await.unwrap();
+    }
+    for n in 0..10 {
+        let body = envelope(&format!("n{n}"), "order.close.timeout", "");
+        platform.send(&body, Duration::ZERO).await.unwrap();
+    }
+    let (seen, gate) = (Seen::default(), Arc::new(Semaphore::new(0)));
+    let gated = {
+        let (seen, gate) = (seen.clone(), gate.clone());
+        move |context: Context| {
+            seen.note(&context);
+            let gate = gate.clone();
+            async move {
+                gate.acquire().await?.forget();
+                Ok::<(), TaskError>(())
+            }
+        }
+    };
+    platform.run(
+        platform
+            .worker()
+            .queue("order.close.queue")
+            .concurrency(1)
+            .prefetch(40)
+            .handle("order.close.timeout", gated),
+    );
+    // With both lanes here, the first one being whichever came first, the rest goes by turns.
+    for (lane, count) in [("order.close.queue", 10), ("order.close.queue.high", 30)] {
+        tidegate_testkit::eventually(crate::platform::PATIENCE, "both lanes to be here", async || {
+            let queue = platform.vhost.management().queue(lane).await;
+            queue.is_some_and(|queue| queue.messages_unacknowledged == count)
+        })
+        .await;
+    }
+    gate.add_permits(40);
+    let order: String = seen
+        .wait(40)
+        .await
+        .iter()
+        .map(|start| &start.task_id[..1])
+        .collect();
+    let turns = "hhhhhhhhnhhhhhhhhnhhhhhhhhnhhhhhhnnnnnnn";
+    let after_a_normal_one = "nhhhhhhhhnhhhhhhhhnhhhhhhhhnhhhhhhnnnnnn";
+    assert!(order == turns || order == after_a_normal_one, "{order}");
     platform.close().await;
 }

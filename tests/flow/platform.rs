@@ -1,14 +1,15 @@
 //! A platform of its own for each test: a vhost with the test's topology, publishers, workers, a router.
 
 use std::{
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
     time::Duration,
 };
 
 use chrono::{DateTime, Utc};
+use futures::StreamExt;
 use lapin::{
     BasicProperties, Channel, Connection, ConnectionProperties,
-    options::{BasicConsumeOptions, BasicGetOptions, BasicPublishOptions, BasicQosOptions},
+    options::{BasicConsumeOptions, BasicGetOptions, BasicNackOptions, BasicPublishOptions, BasicQosOptions},
     types::FieldTable,
 };
 use tidegate::{
@@ -18,10 +19,10 @@ use tidegate::{
         headers::Origin,
     },
     publish::{SendError, Task, TaskPublisher},
-    router::Router,
-    telemetry::health::Health,
+    router::{self, Router},
+    telemetry::{exporter::Exporter, health::Health},
     topology::Topology,
-    worker::{Context, TaskError, Worker, WorkerBuilder},
+    worker::{Context, Worker, WorkerBuilder},
 };
 use tidegate_testkit::{Vhost, eventually};
 use tokio::task::JoinHandle;
@@ -78,7 +79,10 @@ impl Platform {
     }
 
     pub(crate) async fn with(topology: &str) -> Self {
-        let vhost = Vhost::create().await;
+        Self::on(Vhost::create().await, topology).await
+    }
+
+    pub(crate) async fn on(vhost: Vhost, topology: &str) -> Self {
         let topology = Arc::new(
             Topology::parse(&[("platform.toml", "prefix = \"task\""), ("test.toml", topology)]).unwrap(),
         );
@@ -102,12 +106,19 @@ impl Platform {
         }
     }
 
+    /// Declares again what should be there.
+    pub(crate) async fn apply(&self) {
+        declare::apply(&self.connection, &self.topology.objects(), |_| {})
+            .await
+            .unwrap();
+    }
+
     pub(crate) fn worker(&self) -> WorkerBuilder {
         Worker::builder(self.settings.clone(), self.topology.clone())
     }
 
     /// Runs `worker` until the platform stops, or until the returned token is cancelled.
-    pub(crate) fn run(&self, worker: WorkerBuilder) -> CancellationToken {
+    pub(crate) fn run<S: Send + Sync + 'static>(&self, worker: WorkerBuilder<S>) -> CancellationToken {
         let stop = self.stop.child_token();
         let worker = worker.build().unwrap();
         self.running
@@ -118,8 +129,13 @@ impl Platform {
     }
 
     pub(crate) fn run_router(&self) {
+        self.run_router_with(None);
+    }
+
+    /// A router that tells `ledger` what becomes of its tasks.
+    pub(crate) fn run_router_with(&self, ledger: Option<Arc<dyn router::Ledger>>) {
         let link = Link::new(self.settings.clone(), "consume");
-        let router = Router::new(link, self.tasks.clone(), Limits::standard(), None);
+        let router = Router::new(link, self.tasks.clone(), Limits::standard(), ledger);
         let (health, stop) = (Health::default(), self.stop.clone());
         self.running
             .lock()
@@ -140,16 +156,41 @@ impl Platform {
 
     /// Consumes `order.close.queue` as a client with no SDK does.
     pub(crate) async fn plain_consumer(&self) -> lapin::Consumer {
+        self.plain_consumer_of("order.close.queue").await
+    }
+
+    async fn plain_consumer_of(&self, queue: &str) -> lapin::Consumer {
         let channel = self.channel().await;
         channel.basic_qos(10, BasicQosOptions::default()).await.unwrap();
         let options = BasicConsumeOptions::default();
-        let consume = channel.basic_consume(
-            "order.close.queue".into(),
-            "plain".into(),
-            options,
-            FieldTable::default(),
-        );
+        let consume = channel.basic_consume(queue.into(), "plain".into(), options, FieldTable::default());
         consume.await.unwrap()
+    }
+
+    /// Lets a client with no SDK refuse whatever comes by `queue`, until the test ends: all of it takes the way through
+    /// the router.
+    pub(crate) async fn nacking(&self, queue: &str) {
+        let mut deliveries = self.plain_consumer_of(queue).await;
+        // It ends with its connection.
+        tokio::spawn(async move {
+            while let Some(Ok(delivery)) = deliveries.next().await {
+                let _ = delivery.acker.nack(BasicNackOptions::default()).await;
+            }
+        });
+    }
+
+    /// The same, noting what comes.
+    pub(crate) async fn refusing(&self, queue: &str) -> Seen {
+        let (seen, noted) = (Seen::default(), queue.to_owned());
+        let mut deliveries = self.plain_consumer_of(queue).await;
+        let notes = seen.clone();
+        tokio::spawn(async move {
+            while let Some(Ok(delivery)) = deliveries.next().await {
+                notes.note_plain(&delivery, &noted);
+                let _ = delivery.acker.nack(BasicNackOptions::default()).await;
+            }
+        });
+        seen
     }
 
     pub(crate) async fn channel(&self) -> Channel {
@@ -194,9 +235,21 @@ impl Platform {
 
     /// Takes `count` messages from `queue`, waiting for them, and makes sure that there are no more.
     pub(crate) async fn take(&self, queue: &str, count: usize) -> Vec<DeadLetter> {
+        self.take_while(queue, count, PATIENCE, || {}).await
+    }
+
+    /// The same, doing something else again and again meanwhile.
+    pub(crate) async fn take_while(
+        &self,
+        queue: &str,
+        count: usize,
+        patience: Duration,
+        mut meanwhile: impl FnMut(),
+    ) -> Vec<DeadLetter> {
         let channel = self.channel().await;
         let mut taken = Vec::new();
-        eventually(PATIENCE, &format!("{count} messages in {queue}"), async || {
+        eventually(patience, &format!("{count} messages in {queue}"), async || {
+            meanwhile();
             while let Some(got) = channel
                 .basic_get(queue.into(), BasicGetOptions { no_ack: true })
                 .await
@@ -275,6 +328,17 @@ impl Seen {
         });
     }
 
+    /// Notes a delivery that a client without an SDK got.
+    pub(crate) fn note_plain(&self, delivery: &lapin::message::Delivery, queue: &str) {
+        let body: Json = serde_json::from_slice(&delivery.data).unwrap();
+        self.0.lock().unwrap().push(Start {
+            task_id: body["taskId"].as_str().unwrap().to_owned(),
+            attempt: message::attempt(&delivery.properties),
+            at: Utc::now(),
+            queue: queue.to_owned(),
+        });
+    }
+
     pub(crate) fn all(&self) -> Vec<Start> {
         self.0.lock().unwrap().clone()
     }
@@ -292,14 +356,18 @@ impl Seen {
     }
 }
 
+/// The metrics of this process, recorded from the first call on.
+pub(crate) fn metrics() -> &'static Exporter {
+    static EXPORTER: OnceLock<Exporter> = OnceLock::new();
+    EXPORTER.get_or_init(|| Exporter::install().unwrap())
+}
+
 /// A handler that notes each start and succeeds.
-pub(crate) fn noting(
-    seen: &Seen,
-) -> impl Fn(Context, Json) -> std::future::Ready<Result<(), TaskError>> + Send + Sync + 'static {
+pub(crate) fn noting(seen: &Seen) -> impl Fn(Context) -> std::future::Ready<()> + Send + Sync + 'static {
     let seen = seen.clone();
-    move |context, _| {
+    move |context| {
         seen.note(&context);
-        std::future::ready(Ok(()))
+        std::future::ready(())
     }
 }
 

@@ -36,14 +36,19 @@ impl RawAmqp {
 
     /// Publishes `body` with a routing key and one header whose name and value may be any bytes.
     pub(crate) async fn publish(&mut self, exchange: &str, key: &[u8], header: &[u8], body: &[u8]) {
+        let table = [&short(header)[..], b"S", &long(b"v\xff")].concat();
+        self.publish_table(exchange, key, &table, body).await;
+    }
+
+    /// Publishes `body` with the fields of a header table as they stand on the wire.
+    pub(crate) async fn publish_table(&mut self, exchange: &str, key: &[u8], table: &[u8], body: &[u8]) {
         let publish = [&[0, 0][..], &short(exchange.as_bytes()), &short(key), &[0]].concat();
         self.method(1, 60, 40, &publish).await;
-        let table = [&short(header)[..], b"S", &long(b"v\xff")].concat();
         // Flags: headers (bit 13) and delivery mode (bit 12).
         let mut content = [0, 60, 0, 0].to_vec();
         content.extend(u64::try_from(body.len()).unwrap().to_be_bytes());
         content.extend(0x3000_u16.to_be_bytes());
-        content.extend(long(&table));
+        content.extend(long(table));
         content.push(2);
         self.frame(2, 1, &content).await;
         self.frame(3, 1, body).await;
@@ -97,6 +102,42 @@ impl RawAmqp {
             }
         }
     }
+}
+
+/// One header of `levels` tables within each other, or arrays, as it stands on the wire.
+pub(crate) fn nested(name: &str, levels: usize, kind: u8) -> Vec<u8> {
+    // Written from the inside out, and so backwards: each level says how long all within it is.
+    let mut backwards: Vec<u8> = Vec::new();
+    for _ in 0..levels {
+        let inside = u32::try_from(backwards.len()).unwrap();
+        backwards.extend(inside.to_be_bytes().iter().rev());
+        backwards.push(kind);
+        if kind == b'F' {
+            backwards.extend([b'n', 1]);
+        }
+    }
+    backwards.reverse();
+    [&short(name.as_bytes())[..], &[kind], &long(&backwards)].concat()
+}
+
+/// Text headers that together have so many bytes on the wire.
+pub(crate) fn filling(bytes: usize) -> Vec<u8> {
+    let mut table = Vec::new();
+    let mut n = 0;
+    while table.len() < bytes {
+        // Name, type and length take 10 bytes of each; the last one has what is left.
+        let left = bytes - table.len();
+        let size = if left < 8_000 { left } else { 4_000 } - 10;
+        let header = [
+            &short(format!("h{n:03}").as_bytes())[..],
+            b"S",
+            &long(&vec![b'x'; size]),
+        ]
+        .concat();
+        table.extend(header);
+        n += 1;
+    }
+    table
 }
 
 fn short(text: &[u8]) -> Vec<u8> {

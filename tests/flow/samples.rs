@@ -1,6 +1,6 @@
 //! The envelopes of the requirement's authors, byte for byte, sent the way their producers send.
 
-use tidegate::worker::TaskError;
+use tidegate::worker::{TaskError, extract::Payload};
 
 use crate::platform::{Json, Platform, Seen};
 
@@ -13,7 +13,7 @@ async fn sample_envelopes_reach_a_handler_as_they_stand() {
     let platform = Platform::new().await;
     let seen = Seen::default();
     let handler = |seen: Seen| {
-        move |context: tidegate::worker::Context, payload: Json| {
+        move |context: tidegate::worker::Context, Payload(payload): Payload<Json>| {
             seen.note(&context);
             async move {
                 match payload.get("orderId").or(payload.get("order_id")) {

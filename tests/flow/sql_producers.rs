@@ -13,7 +13,7 @@ use tidegate::{
     store::{Store, StoreSettings},
     telemetry::health::Health,
 };
-use tidegate_testkit::Database;
+use tidegate_testkit::{Database, python};
 use tokio_util::sync::CancellationToken;
 
 use crate::platform::{PATIENCE, Platform};
@@ -106,28 +106,9 @@ fn file(name: &str) -> String {
     format!("{PROGRAMS}/{name}")
 }
 
-/// A Python that has psycopg: Debian's package is in none but Debian's own.
-fn python() -> String {
-    let named = std::env::var("TIDEGATE_PYTHON").ok();
-    let candidates = named
-        .into_iter()
-        .chain(["python3", "/usr/bin/python3"].map(str::to_owned));
-    let has = |python: &String| {
-        let look = Command::new(python)
-            .args(["-c", "import psycopg"])
-            .stderr(Stdio::null())
-            .status();
-        look.is_ok_and(|status| status.success())
-    };
-    candidates
-        .into_iter()
-        .find(has)
-        .expect("no Python with psycopg 3; ./dev test installs python3-psycopg")
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn psycopg_enqueues_in_its_own_transaction() {
-    let python = python();
+    let python = python("psycopg");
     places_orders(async |database, order| {
         let mut command = Command::new(&python);
         command.arg(file("place_order.py"));

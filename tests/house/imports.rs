@@ -10,14 +10,33 @@ const EVERYTHING: &[&str] = &["*"];
 /// Module of `src/` → modules that it may import. `core` is a crate, and free for all.
 const MODULES: &[(&str, &[&str])] = &[
     ("api", &["telemetry"]),
+    (
+        "bench",
+        &["broker", "ledger", "publish", "telemetry", "topology", "worker"],
+    ),
+    ("batcher", &["supervisor", "telemetry"]),
     ("broker", &["supervisor", "telemetry", "topology"]),
     ("cli", EVERYTHING),
     ("config", &[]),
+    (
+        "deadletter",
+        &[
+            "broker",
+            "publish",
+            "store",
+            "supervisor",
+            "telemetry",
+            "topology",
+        ],
+    ),
     ("ledger", &["router", "store", "worker"]),
     ("lib", EVERYTHING),
     ("main", EVERYTHING),
     ("publish", &["broker", "supervisor", "telemetry", "topology"]),
-    ("router", &["broker", "publish", "supervisor", "telemetry"]),
+    (
+        "router",
+        &["batcher", "broker", "publish", "supervisor", "telemetry"],
+    ),
     ("scheduler", &["publish", "store", "telemetry"]),
     ("store", &[]),
     ("supervisor", &["telemetry"]),
@@ -25,7 +44,14 @@ const MODULES: &[(&str, &[&str])] = &[
     ("topology", &[]),
     (
         "worker",
-        &["broker", "publish", "supervisor", "telemetry", "topology"],
+        &[
+            "batcher",
+            "broker",
+            "publish",
+            "supervisor",
+            "telemetry",
+            "topology",
+        ],
     ),
 ];
 
@@ -49,10 +75,12 @@ const FILES: &[(&str, &str, &str)] = &[
 const LIBRARIES: &[(&str, &[&str])] = &[
     ("lapin", &["broker", "publish"]),
     ("deadpool_lapin", &["broker"]),
-    ("reqwest", &["broker"]),
-    ("sqlx", &["store"]),
+    ("reqwest", &["broker", "deadletter", "telemetry"]),
+    // What a handler gets by `idempotency = "database"` is a transaction of sqlx.
+    ("sqlx", &["ledger", "store"]),
     ("clap", &["cli"]),
     ("minijinja", &["scheduler"]),
+    ("tower", &["worker"]),
     ("comfy_table", &["cli"]),
     ("axum", &["api"]),
     ("metrics_exporter_prometheus", &["telemetry"]),

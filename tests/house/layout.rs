@@ -11,7 +11,7 @@ const MOST: usize = 800;
 const LONG: &[(&str, usize, &str)] = &[
     (
         "dev",
-        1040,
+        1060,
         "one plain script that needs nothing beside it, so that a bare machine can run it",
     ),
     (

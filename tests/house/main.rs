@@ -6,6 +6,7 @@
 
 mod commands;
 mod documents;
+mod features;
 mod imports;
 mod layout;
 mod purity;

@@ -12,8 +12,10 @@ const CORE_DEPENDENCIES: &[&str] = &[
     "chrono",
     "chrono-tz",
     "flate2",
+    "memchr",
     "serde",
     "serde_json",
+    "sha2",
     "thiserror",
 ];
 

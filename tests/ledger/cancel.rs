@@ -311,7 +311,7 @@ async fn a_cancel_does_not_wait_for_long() {
     let began = Instant::now();
     let error = db.store.tasks().cancel("a").await.unwrap_err();
     assert!(
-        matches!(&error, StoreError::Unavailable(why) if why.contains("being handed to the broker")),
+        matches!(&error, StoreError::Busy(why) if why.contains("being handed to the broker")),
         "{error:?}"
     );
     assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());

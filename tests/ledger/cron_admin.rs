@@ -126,6 +126,7 @@ async fn a_replaced_schedule_computes_from_now_and_an_equal_one_keeps_its_time()
     let mut changed = definition("x", "@daily");
     changed.payload = RawValue::from_string("{\"n\": 1}".to_owned()).unwrap();
     admin::put(&db.store, &[changed], REPLACE).await.unwrap();
+    pass(&db.store).await;
     assert!(db.one::<bool>(next).await, "another payload");
     let placed = admin::put(&db.store, &[definition("x", "0 17 * * *")], REPLACE)
         .await

@@ -329,3 +329,54 @@ async fn any_name_makes_a_valid_and_stable_task_id() {
         names.len() as i64
     );
 }
+
+/// A row that takes neither what was decided nor a flag was tried without a pause, and the log claimed that it was flagged.
+#[tokio::test]
+async fn a_row_that_takes_nothing_is_left_alone_for_a_while() {
+    let db = Database::create().await;
+    db.execute(
+        "INSERT INTO tidegate.cron_tasks (name, task_type, cron_expression, next_fire_at, version) VALUES \
+         ('counted-out', 'a.b', '* * * * * *', date_trunc('second', now()), 9223372036854775807), \
+         ('vetoed', 'a.b', '* * * * * *', date_trunc('second', now()), 0), \
+         ('well', 'a.b', '@daily', date_trunc('second', now()), 0)",
+    )
+    .await;
+    db.execute(
+        "CREATE FUNCTION veto() RETURNS trigger LANGUAGE plpgsql AS \
+         $$BEGIN PERFORM nextval('tries'); RAISE EXCEPTION 'no' USING ERRCODE = 'SHOP1'; END$$",
+    )
+    .await;
+    db.execute("CREATE SEQUENCE tries").await;
+    db.execute("CREATE TRIGGER veto BEFORE UPDATE ON tidegate.cron_tasks FOR EACH ROW WHEN (OLD.name = 'vetoed') EXECUTE FUNCTION veto()")
+        .await;
+    let running = crate::scheduler::ClaimLoop::start(&db.store);
+    crate::support::eventually(crate::support::SOON, "the row beside them", async || {
+        db.one::<bool>("SELECT EXISTS (SELECT FROM tidegate.cron_fires)")
+            .await
+    })
+    .await;
+    // Two tries, each a write in halves and a flag; without a rest there are hundreds by now.
+    crate::support::eventually(crate::support::SOON, "another try", async || {
+        db.one::<i64>("SELECT last_value FROM tries").await >= 5
+    })
+    .await;
+    let started = db
+        .one::<chrono::DateTime<chrono::Utc>>("SELECT recorded_at FROM tidegate.cron_fires")
+        .await;
+    let now = db
+        .one::<chrono::DateTime<chrono::Utc>>("SELECT clock_timestamp()")
+        .await;
+    assert!(
+        now - started > chrono::TimeDelta::milliseconds(800),
+        "it was tried again after {}",
+        now - started
+    );
+    assert_eq!(
+        db.one::<i64>(
+            "SELECT count(*) FROM tidegate.cron_tasks WHERE last_error IS NULL AND next_fire_at IS NOT NULL"
+        )
+        .await,
+        3
+    );
+    running.stop().await;
+}

@@ -54,13 +54,75 @@ async fn an_edit_computes_the_next_time_from_now() {
     pass(&db.store).await;
     assert!(next(&db).await.unwrap() > Utc::now());
 
-    // What it sends may change without losing its time.
+    // What it sends may change without losing its time: it is looked at anew, and has it again.
     let before = next(&db).await;
     db.execute("UPDATE tidegate.cron_tasks SET payload = '{\"n\": 1}'")
         .await;
+    assert_eq!(next(&db).await, None);
+    pass(&db.store).await;
     assert_eq!(next(&db).await, before);
     assert_eq!(db.one::<i64>("SELECT count(*) FROM tidegate.cron_fires").await, 0);
     assert_eq!(db.one::<i64>("SELECT count(*) FROM tidegate.tasks").await, 0);
+}
+
+/// An edit of what a row sends: a mistake shows within one scan, not when the row is due, and without one the time is the
+/// same, even if it passes before anybody has looked, or was set by hand.
+#[tokio::test]
+async fn an_edit_of_what_it_sends_is_checked_at_once_and_moves_nothing() {
+    let db = Database::create().await;
+    db.execute(
+        "INSERT INTO tidegate.cron_tasks (name, task_type, cron_expression) VALUES ('x', 'a.b', '@yearly')",
+    )
+    .await;
+    pass(&db.store).await;
+    for broken in [
+        "UPDATE tidegate.cron_tasks SET payload = '{\"a\": \"{{ nope }}\"}'",
+        "UPDATE tidegate.cron_tasks SET payload = NULL",
+        "UPDATE tidegate.cron_tasks SET task_type = 'NoType'",
+    ] {
+        db.execute(broken).await;
+        pass(&db.store).await;
+        let error: Option<String> = db.one("SELECT last_error FROM tidegate.cron_tasks").await;
+        assert!(error.is_some() && next(&db).await.is_none(), "{broken}");
+        db.execute("UPDATE tidegate.cron_tasks SET payload = '{}', task_type = 'a.b'")
+            .await;
+        pass(&db.store).await;
+        assert!(next(&db).await.is_some(), "{broken}, put right");
+    }
+
+    db.execute(
+        "UPDATE tidegate.cron_tasks SET next_fire_at = date_trunc('second', now()) + interval '1 hour'",
+    )
+    .await;
+    let by_hand = next(&db).await;
+    db.execute("UPDATE tidegate.cron_tasks SET priority = 7").await;
+    db.execute("UPDATE tidegate.cron_tasks SET jitter_ms = 0, owner = 'x', max_retries = 2")
+        .await;
+    pass(&db.store).await;
+    assert_eq!(next(&db).await, by_hand);
+
+    // It passes before the scheduler has looked.
+    db.execute("UPDATE tidegate.cron_tasks SET next_fire_at = now() + interval '300 ms'")
+        .await;
+    let soon = next(&db).await;
+    db.execute("UPDATE tidegate.cron_tasks SET priority = 8").await;
+    assert_eq!(next(&db).await, None);
+    while !db
+        .one::<bool>("SELECT kept_fire_at < now() FROM tidegate.cron_tasks")
+        .await
+    {}
+    pass(&db.store).await;
+    let fired: Option<DateTime<Utc>> = db
+        .one("SELECT max(fire_at)::timestamptz FROM tidegate.cron_fires WHERE outcome = 'FIRED'")
+        .await;
+    assert_eq!(fired, soon);
+
+    // An overdue one is left alone.
+    db.execute("UPDATE tidegate.cron_tasks SET next_fire_at = now()")
+        .await;
+    let due = next(&db).await;
+    db.execute("UPDATE tidegate.cron_tasks SET priority = 9").await;
+    assert_eq!(next(&db).await, due);
 }
 
 /// Ways to say the same: the expression is another one. The row is due as they are tried.

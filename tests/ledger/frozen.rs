@@ -17,7 +17,7 @@ const GRACE: Duration = Duration::from_secs(60);
 
 async fn due(store: &Store) -> Option<Batch> {
     let shards: Vec<i64> = (0..16).collect();
-    store.cron_tasks().due(&shards, 100).await.unwrap()
+    store.cron_tasks().due(&shards, &[], 100).await.unwrap()
 }
 
 fn decisions(batch: &Batch) -> Vec<Decision> {
@@ -60,7 +60,8 @@ async fn a_frozen_instance_keeps_no_row_from_the_others_and_writes_nothing_when_
         Written::Done(Committed {
             rows: 0,
             lost: 20,
-            fires: Vec::new()
+            fires: Vec::new(),
+            taken: Vec::new(),
         })
     );
     assert_eq!(counts(&db).await, after);

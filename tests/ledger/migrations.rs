@@ -11,7 +11,7 @@ use crate::support::Database;
 async fn up_down_up() {
     let db = Database::empty().await;
     assert!(!db.store.schema_is_current().await.unwrap());
-    assert_eq!(db.store.migrate().await.unwrap(), [1, 2, 3]);
+    assert_eq!(db.store.migrate().await.unwrap(), [1, 2, 3, 4, 5, 6]);
     assert!(db.store.schema_is_current().await.unwrap());
     assert!(
         db.store.migrate().await.unwrap().is_empty(),
@@ -29,7 +29,7 @@ async fn up_down_up() {
         .await;
     assert_eq!((left, functions), (0, 0));
 
-    assert_eq!(db.store.migrate().await.unwrap(), [1, 2, 3]);
+    assert_eq!(db.store.migrate().await.unwrap(), [1, 2, 3, 4, 5, 6]);
     assert!(db.store.schema_is_current().await.unwrap());
 }
 
@@ -44,7 +44,7 @@ async fn many_at_once() {
     assert_eq!(
         db.one::<i64>("SELECT count(*) FROM tidegate.schema_migrations")
             .await,
-        3
+        6
     );
 }
 

@@ -39,8 +39,13 @@ async fn plan(connection: &mut PgConnection, name: &str, limit: i64) -> Vec<Valu
     let explain = AssertSqlSafe(format!("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}"));
     let mut query = sqlx::query_scalar::<_, Value>(explain);
     match name {
-        "due" | "uninitialised" => query = query.bind((0..16_i64).collect::<Vec<_>>()).bind(limit),
-        "next_due" => query = query.bind(true),
+        "due" | "uninitialised" => {
+            query = query
+                .bind((0..16_i64).collect::<Vec<_>>())
+                .bind(limit)
+                .bind(Vec::<i64>::new());
+        }
+        "next_due" => query = query.bind(true).bind(Vec::<i64>::new()),
         _ => {}
     }
     let mut plan = query.fetch_one(connection).await.unwrap();

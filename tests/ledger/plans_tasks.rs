@@ -50,9 +50,9 @@ async fn the_relay_reads_by_index_and_sorts_nothing() {
     };
     let db = Database::create().await;
     let mut session = session(&db).await;
-    let lock_due = "SELECT task_id, task_type, exchange, routing_key, envelope, priority, producer, trace_id, origin, due_at, publish_attempts \
-                    FROM tidegate.tasks WHERE ready_at <= now() ORDER BY ready_at LIMIT 500 FOR UPDATE SKIP LOCKED";
-    let next_due = "SELECT ready_at, clock_timestamp() FROM tidegate.tasks WHERE ready_at IS NOT NULL ORDER BY ready_at LIMIT 1";
+    let lock_due = "SELECT task_id, task_type, exchange, routing_key, envelope, priority, producer, trace_id, origin, due_at, publish_attempts, next_try_at \
+                    FROM tidegate.tasks WHERE ready_at <= now() AND task_id <> ALL ('{}') ORDER BY ready_at LIMIT 500 FOR UPDATE SKIP LOCKED";
+    let next_due = "SELECT ready_at, clock_timestamp() FROM tidegate.tasks WHERE ready_at IS NOT NULL AND task_id <> ALL ('{}') ORDER BY ready_at LIMIT 1";
     let ids = "ARRAY(SELECT 't' || n FROM generate_series(1, 500) n)";
     let settle = format!(
         "UPDATE tidegate.tasks SET state = 'PUBLISHED', published_at = clock_timestamp(), next_try_at = NULL, last_error = NULL, \
@@ -63,8 +63,8 @@ async fn the_relay_reads_by_index_and_sorts_nothing() {
          FROM unnest({ids}, {ids}, array_fill(1::float8, ARRAY[500])) AS f (task_id, error, wait) \
          WHERE t.task_id = f.task_id AND t.state = 'PENDING'"
     );
-    let forget = "DELETE FROM tidegate.handovers h WHERE h.started_at < clock_timestamp() - interval '2 minutes' \
-                  AND NOT EXISTS (SELECT FROM tidegate.tasks t WHERE t.task_id = ANY (h.task_ids) AND t.ready_at IS NOT NULL)";
+    let forget = "SELECT h.id, ARRAY(SELECT t.task_id FROM tidegate.tasks t WHERE t.task_id = ANY (h.task_ids) AND t.ready_at IS NOT NULL) \
+                  FROM tidegate.handovers h WHERE h.started_at < clock_timestamp() - interval '2 minutes' FOR UPDATE OF h SKIP LOCKED";
     let waiting = "SELECT * FROM tidegate.tasks WHERE ready_at IS NOT NULL AND (ready_at, task_id) > (now(), 't') ORDER BY ready_at, task_id LIMIT 51";
     let gone = "SELECT * FROM tidegate.tasks WHERE ready_at IS NULL AND (coalesce(finished_at, published_at), task_id) < (now(), 't') \
                 ORDER BY coalesce(finished_at, published_at) DESC, task_id DESC LIMIT 51";

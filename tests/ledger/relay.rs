@@ -6,12 +6,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use async_trait::async_trait;
 use tidegate::{
     broker::{connection::Link, message},
-    router::{Ledger, Router},
+    ledger::PostgresLedger,
+    router::Router,
     scheduler::relay::{self, RelaySettings},
-    store::Store,
     telemetry::health::{Health, Part},
 };
 use tidegate_core::{envelope::Limits, headers};
@@ -239,19 +238,6 @@ async fn tasks_that_cannot_be_delivered_hold_up_no_other() {
     }
 }
 
-struct LedgerOfStore(Store);
-
-#[async_trait]
-impl Ledger for LedgerOfStore {
-    async fn unroutable(&self, task_id: &str, why: &str) -> Result<bool, String> {
-        self.0
-            .tasks()
-            .unroutable(task_id, why)
-            .await
-            .map_err(|error| error.to_string())
-    }
-}
-
 /// The platform's exchange has an alternate, so a task without a queue is confirmed; it must not pass for published.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_without_a_queue_waits_in_the_ledger_until_there_is_one() {
@@ -261,7 +247,7 @@ async fn a_task_without_a_queue_waits_in_the_ledger_until_there_is_one() {
         Link::new(broker.settings.clone(), "consume"),
         broker.tasks.clone(),
         Limits::standard(),
-        Some(Arc::new(LedgerOfStore(db.store.clone()))),
+        Some(Arc::new(PostgresLedger::from(db.store.clone()))),
     );
     let cancel = CancellationToken::new();
     let routing = tokio::spawn({

@@ -48,6 +48,15 @@ impl Database {
         Store::connect(&url, &StoreSettings::default()).unwrap()
     }
 
+    /// Makes `isolation` the default of every session that begins from now on and doesn't choose its own.
+    pub(crate) async fn isolate(&self, isolation: &str) {
+        let name: String = self.one("SELECT current_database()::text").await;
+        self.run(&format!(
+            "ALTER DATABASE \"{name}\" SET default_transaction_isolation = '{isolation}'"
+        ))
+        .await;
+    }
+
     /// Its URL with credentials.
     pub(crate) fn url(&self) -> &str {
         self.database.url()
@@ -56,6 +65,14 @@ impl Database {
     /// Runs a statement.
     pub(crate) async fn execute(&self, sql: &'static str) {
         sqlx::query(sql).execute(&self.sql).await.unwrap();
+    }
+
+    /// Runs statements that a test puts together.
+    pub(crate) async fn run(&self, sql: &str) {
+        sqlx::raw_sql(sqlx::AssertSqlSafe(sql.to_owned()))
+            .execute(&self.sql)
+            .await
+            .unwrap();
     }
 
     /// One value.

@@ -9,7 +9,7 @@ use std::{
 use chrono::{DateTime, Utc};
 use tidegate::{
     topology::Topology,
-    worker::{Context, TaskError, Worker},
+    worker::{Context, Worker},
 };
 use tidegate_testkit::{eventually, report};
 use tokio::task::JoinSet;
@@ -56,10 +56,10 @@ async fn the_next_ladder_takes_over_while_delays_are_pending() {
         .concurrency(100)
         .handle("order.close.timeout", {
             let seen = seen.clone();
-            move |context: Context, _: serde_json::Value| {
+            move |context: Context| {
                 let id = context.envelope.task_id.to_string();
                 seen.lock().unwrap().entry(id).or_default().push(Utc::now());
-                std::future::ready(Ok::<(), TaskError>(()))
+                std::future::ready(())
             }
         });
     let worker = tokio::spawn(worker.build().unwrap().run(stop.clone()));

@@ -13,7 +13,7 @@ use tidegate::{
     publish::{SendError, TaskPublisher},
     router::Router,
     telemetry::health::Health,
-    worker::{Context, TaskError, Worker},
+    worker::{Context, TaskError, Worker, extract::Payload},
 };
 use tidegate_testkit::{eventually, report};
 use tokio::task::JoinSet;
@@ -121,7 +121,7 @@ fn work(
         .prefetch(1_000)
         .handle(
             "order.close.timeout",
-            move |context: Context, payload: serde_json::Value| {
+            move |context: Context, Payload(payload): Payload<serde_json::Value>| {
                 starts.push(format!("{}#{}", context.envelope.task_id, context.attempt));
                 let fails = payload["fails"] == true && context.attempt == 1;
                 async move {

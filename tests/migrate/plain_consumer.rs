@@ -3,29 +3,12 @@
 use std::{collections::BTreeMap, process::Command, time::Duration};
 
 use serde_json::Value;
-use tidegate_testkit::{Process, eventually, report};
+use tidegate_testkit::{Process, eventually, python, report};
 use tokio_util::sync::CancellationToken;
 
 use crate::platform::{FILES, PATIENCE, Platform, QUEUE};
 
 const EVERY: Duration = Duration::from_millis(20);
-
-/// The first Python that has pika: a version manager's often lacks what the system's has.
-fn python_with_pika() -> String {
-    let named = std::env::var("TIDEGATE_PYTHON")
-        .ok()
-        .filter(|name| !name.is_empty());
-    let known = ["python3", "/usr/bin/python3"].map(str::to_owned);
-    let has_pika = |python: &String| {
-        let tried = Command::new(python).args(["-c", "import pika"]).output();
-        tried.is_ok_and(|tried| tried.status.success())
-    };
-    named
-        .into_iter()
-        .chain(known)
-        .find(has_pika)
-        .expect("no Python with pika: apt-get install python3-pika, or name one by TIDEGATE_PYTHON")
-}
 
 struct Follower(Process);
 
@@ -67,7 +50,7 @@ impl Follower {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn plain_consumers_follow_and_none_is_lost_or_doubled() {
-    let python = python_with_pika();
+    let python = python("pika");
     let (platform, _) = Platform::from_files(FILES, &[QUEUE]).await;
     let followers = ["callback", "generator"].map(|way| Follower::start(&python, way, &platform));
     for follower in &followers {

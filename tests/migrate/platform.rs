@@ -13,7 +13,7 @@ use tidegate::{
     broker::{
         BrokerSettings,
         connection::Link,
-        consumer::{Incoming, Subscription, consume},
+        consumer::{Incoming, Prefetch, Subscription, consume},
         declare,
         management::Management,
         migrate::{Migration, Options},
@@ -28,7 +28,7 @@ use tidegate::{
     topology::{Objects, Topology, Value},
 };
 use tidegate_testkit::{Process, Vhost, services};
-use tokio::{sync::mpsc, task::JoinHandle};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 /// The brokers of tests count once a second.
@@ -170,11 +170,11 @@ impl Platform {
 
     /// Consumes `queue` until stopped, subscribing again after every end, acknowledging everything.
     pub(crate) fn consume(&self, queue: &str) -> Consumer {
-        let (sender, mut deliveries) = mpsc::channel::<Incoming>(100);
+        let (sender, deliveries) = async_channel::bounded::<Incoming>(100);
         let stop = CancellationToken::new();
         let subscription = Subscription {
             queue: queue.to_owned(),
-            prefetch: 100,
+            prefetch: Prefetch::Fixed(100),
             part: queue.to_owned(),
         };
         let link = Link::new(self.settings.clone(), "consume");
@@ -184,9 +184,9 @@ impl Platform {
             async move {
                 let consumer = consume(link.clone(), subscription, sender, Health::default(), stop);
                 let work = async {
-                    while let Some(incoming) = deliveries.recv().await {
+                    while let Ok(incoming) = deliveries.recv().await {
                         taken.note(&String::from_utf8_lossy(&incoming.body), &incoming);
-                        incoming.ack().await.unwrap();
+                        incoming.ack().unwrap();
                     }
                 };
                 tokio::join!(consumer, work);

@@ -46,7 +46,7 @@ async fn a_consumer_that_holds_a_task_gets_everything_put_back() {
         .queue(QUEUE)
         .handle("order.close.timeout", {
             let (starts, held, release) = (starts.clone(), held.clone(), release.clone());
-            move |context: Context, _: serde_json::Value| {
+            move |context: Context| {
                 let (starts, held, release) = (starts.clone(), held.clone(), release.clone());
                 async move {
                     starts.push(context.envelope.task_id.to_string());

@@ -3,9 +3,9 @@
 //! Attempts are counted by us, in a header, because no broker count means the same on all versions. So
 //! `maxRetries = 3` is four attempts everywhere, whether the worker is ours or nacks from another language.
 //!
-//! Two things are no failed attempt: a shutdown ([`Outcome::Interrupted`]), and the death of a neighbour. When a
-//! worker process dies, the broker counts a return on *every* message in its prefetch window, though only one of
-//! them may have killed it; [`may_start`] therefore looks away for the first few returns.
+//! Three things are no failed attempt: a shutdown ([`Outcome::Interrupted`]), a queue that was full
+//! ([`Outcome::Overflowed`]), and the death of the process, which [`crash`](crate::crash) counts apart and only for the task
+//! that caused it.
 //!
 //! Imports only the policy and the ladder's limit. The decision has no effect of its own: the caller publishes,
 //! waits for the confirm and then acknowledges, so that dying between the two gives a duplicate, never a loss.
@@ -17,12 +17,6 @@ use chrono::{DateTime, FixedOffset, Utc};
 
 use crate::ladder;
 use crate::policy::RetryPolicy;
-
-/// Returns by the broker that are forgiven whatever `maxRetries` says.
-///
-/// A healthy task with `maxRetries` 0 must survive a few deaths of the process it shares with a poison message;
-/// the poison message itself still ends, because each of its starts adds a return.
-pub const FORGIVEN_CRASHES: u32 = 3;
 
 /// How an attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,9 +42,14 @@ pub enum Outcome {
     Expired,
     /// The broker's delivery limit was reached.
     DeliveryLimit,
-    /// The worker process died `count` times while holding the task, which is more than [`may_start`] forgives.
+    /// Its queue was full and let it go before any consumer saw it; `times` in a row, with this one.
+    Overflowed {
+        /// How often in a row, 1 for the first.
+        times: u32,
+    },
+    /// The task killed `count` worker processes, which is more than [`crash::judge`](crate::crash::judge) forgives.
     Crashed {
-        /// Returns counted by the broker.
+        /// How many.
         count: u32,
     },
     /// No handler here knows the task type.
@@ -92,6 +91,7 @@ impl Outcome {
             Self::Refused => "refused",
             Self::Expired => "expired",
             Self::DeliveryLimit => "delivery_limit",
+            Self::Overflowed { .. } => "overflowed",
             Self::Crashed { .. } => "crashed",
             Self::UnknownTaskType => "unknown_task_type",
             Self::InvalidEnvelope => "invalid_envelope",
@@ -119,8 +119,23 @@ pub enum Disposition {
         /// Why.
         reason: DeadReason,
     },
+    /// Publish to the ladder as the same attempt, then acknowledge: it was not tried.
+    PutOff {
+        /// Time until it is there again.
+        delay: Duration,
+    },
     /// Back to its queue at once, without counting an attempt.
     GiveBack,
+}
+
+impl Disposition {
+    /// The reason, where it makes a dead letter.
+    pub const fn dead_reason(self) -> Option<DeadReason> {
+        match self {
+            Self::Dead { reason } => Some(reason),
+            _ => None,
+        }
+    }
 }
 
 /// Why a task is a dead letter; a closed set.
@@ -218,6 +233,10 @@ pub fn dispose(attempt: &Attempt, policy: &RetryPolicy, outcome: Outcome) -> Dis
         }
         // During a rolling deployment a newer worker of the same queue may know it.
         Outcome::UnknownTaskType => retry_or(attempt, policy, None, DeadReason::UnknownTaskType),
+        // A full queue says nothing about the task: it comes back for as long as that takes, ever more slowly.
+        Outcome::Overflowed { times } => Disposition::PutOff {
+            delay: policy.backoff(times, attempt.jitter),
+        },
         Outcome::Reject => dead(DeadReason::Rejected),
         Outcome::Expired => dead(DeadReason::Expired),
         Outcome::DeliveryLimit => dead(DeadReason::DeliveryLimit),
@@ -227,19 +246,6 @@ pub fn dispose(attempt: &Attempt, policy: &RetryPolicy, outcome: Outcome) -> Dis
         Outcome::ContractViolation => dead(DeadReason::ContractViolation),
         Outcome::CanceledInFlight => dead(DeadReason::CanceledInFlight),
     }
-}
-
-/// Whether a task that the broker has returned `crashes` times may be started once more, with `allowed` retries.
-///
-/// If not, the caller disposes of it as [`Outcome::Crashed`] without starting it. The bound is the larger of
-/// `allowed` and [`FORGIVEN_CRASHES`].
-pub const fn may_start(crashes: u32, allowed: u32) -> bool {
-    let bound = if allowed > FORGIVEN_CRASHES {
-        allowed
-    } else {
-        FORGIVEN_CRASHES
-    };
-    crashes <= bound
 }
 
 /// How long a task that has just arrived must still wait for its `scheduleTime`; `None` if it may start.

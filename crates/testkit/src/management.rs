@@ -94,6 +94,50 @@ impl Management {
             .collect()
     }
 
+    /// The vhost's connections: the name that the client gave, and the broker's own.
+    pub async fn clients(&self) -> Vec<(String, String)> {
+        let connections = self.get(&format!("/api/vhosts/{}/connections", self.vhost)).await;
+        let connections = connections
+            .and_then(|c| c.as_array().cloned())
+            .unwrap_or_default();
+        let named = |c: &Value| {
+            let client = c["client_properties"]["connection_name"]
+                .as_str()
+                .unwrap_or_default();
+            Some((client.to_owned(), c["name"].as_str()?.to_owned()))
+        };
+        connections.iter().filter_map(named).collect()
+    }
+
+    /// Closes a connection by the broker's name for it; false if there is none any more.
+    pub async fn close(&self, name: &str) -> bool {
+        let path = format!("/api/connections/{}", encode(name));
+        if self.get(&path).await.is_none() {
+            return false;
+        }
+        self.delete(&path).await;
+        true
+    }
+
+    /// The prefetch of each consumer of `queue` in this vhost.
+    pub async fn prefetches(&self, queue: &str) -> Vec<u64> {
+        let consumers = self.get(&format!("/api/consumers/{}", self.vhost)).await;
+        let consumers = consumers.and_then(|c| c.as_array().cloned()).unwrap_or_default();
+        consumers
+            .iter()
+            .filter(|consumer| consumer["queue"]["name"] == queue)
+            .filter_map(|consumer| consumer["prefetch_count"].as_u64())
+            .collect()
+    }
+
+    /// How many channels are open in this vhost.
+    pub async fn channels(&self) -> usize {
+        let channels = self.get(&format!("/api/vhosts/{}/channels", self.vhost)).await;
+        channels
+            .and_then(|c| c.as_array().map(Vec::len))
+            .unwrap_or_default()
+    }
+
     /// Closes all of the vhost's connections that are listed.
     pub async fn close_connections(&self) {
         self.close_those(&self.connection_names().await).await;

@@ -51,17 +51,7 @@ impl Process {
 
     /// User and system time so far.
     pub fn cpu(&self) -> Duration {
-        let stat =
-            std::fs::read_to_string(format!("/proc/{}/stat", self.id())).expect("it was not waited for yet");
-        // After the name, which may hold anything; fields 14 and 15 of the whole, in ticks of 10 ms.
-        let fields = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
-        let ticks: u64 = fields
-            .split(' ')
-            .skip(11)
-            .take(2)
-            .map(|ticks| ticks.parse::<u64>().expect("a number of ticks"))
-            .sum();
-        Duration::from_millis(10 * ticks)
+        cpu(self.id())
     }
 
     /// Whether it has not ended yet.
@@ -127,6 +117,23 @@ impl Process {
         let what = format!("{} to print {text:?}", self.name);
         eventually(patience, &what, async || self.output().contains(text)).await;
     }
+}
+
+/// User and system time of a process so far, in steps of 10 ms.
+///
+/// # Panics
+/// If there is no such process.
+pub fn cpu(process: u32) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).expect("it was not waited for yet");
+    // After the name, which may hold anything; fields 14 and 15 of the whole, in ticks of 10 ms.
+    let fields = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
+    let ticks: u64 = fields
+        .split(' ')
+        .skip(11)
+        .take(2)
+        .map(|ticks| ticks.parse::<u64>().expect("a number of ticks"))
+        .sum();
+    Duration::from_millis(10 * ticks)
 }
 
 impl Drop for Process {

@@ -32,14 +32,14 @@ pub(crate) struct Run {
     pub(crate) ended: Ended,
 }
 
-/// A message on `task.dead.queue`.
+/// A dead letter in the archive.
 #[derive(Clone, Debug)]
 pub(crate) struct DeadLetter {
     /// See [`key`].
     pub(crate) key: String,
-    /// `x-task-dead-reason`.
+    /// Why it is there.
     pub(crate) reason: String,
-    /// The body as it lies there.
+    /// The body as it was sent.
     pub(crate) body: Vec<u8>,
 }
 

@@ -11,7 +11,7 @@ use crate::journal::{DeadLetter, Ended, Run};
 pub(crate) enum End {
     /// A handler did it.
     Done,
-    /// It lies on `task.dead.queue` with this reason.
+    /// It lies in the archive of dead letters with this reason.
     Dead(&'static str),
 }
 

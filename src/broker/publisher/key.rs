@@ -2,7 +2,7 @@
 //!
 //! May import: lapin's types.
 
-use lapin::types::ShortString;
+use lapin::{message::BasicReturnMessage, types::ShortString};
 
 use super::Outgoing;
 
@@ -25,4 +25,14 @@ pub(super) fn key_of(message: &Outgoing) -> Result<MessageKey, String> {
         exchange: short("exchange", &message.exchange)?,
         routing_key: short("routing key", &message.routing_key)?,
     })
+}
+
+/// The key of a message that came back.
+pub(super) fn key_of_returned(message: &BasicReturnMessage) -> MessageKey {
+    let delivery = &message.delivery;
+    MessageKey {
+        message_id: delivery.properties.message_id().clone().unwrap_or_default(),
+        exchange: delivery.exchange.clone(),
+        routing_key: delivery.routing_key.clone(),
+    }
 }

@@ -1,5 +1,8 @@
 //! One confirm channel's life: write, await confirms, tell returned messages apart.
 //!
+//! Messages are handed to lapin one after the other without waiting for each to be written: lapin takes its place in the order
+//! when the publish is first polled, and the socket then gets many of them at once.
+//!
 //! While the broker blocks the connection (memory or disk alarm) nothing is wrong with it: nothing more is written, what is
 //! overdue is answered as unknown, and the session goes on once the alarm is over. A new connection would only be blocked
 //! as well.
@@ -11,27 +14,23 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    future::Future,
-    pin::Pin,
+    sync::Arc,
     time::Duration,
 };
 
 use deadpool_lapin::{Connection, Pool};
 use futures::{FutureExt, StreamExt, stream::FuturesUnordered};
-use lapin::{
-    Channel, Confirmation,
-    message::BasicReturnMessage,
-    options::{BasicPublishOptions, ConfirmSelectOptions},
-};
+use lapin::{Channel, Confirmation, message::BasicReturnMessage, options::ConfirmSelectOptions};
 use tokio::{
     sync::{mpsc, oneshot, watch},
-    time::{Instant, sleep, sleep_until, timeout, timeout_at},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 
 use super::{
     PublishOutcome, Request, State,
+    confirm::{Confirm, Ended, Memory},
     first::{self, First, Verdict},
-    key::{MessageKey, key_of},
+    key::{MessageKey, key_of, key_of_returned},
 };
 use crate::broker::{
     BrokerSettings,
@@ -90,14 +89,13 @@ struct Waiting {
     reply: oneshot::Sender<PublishOutcome>,
 }
 
-type Confirm = Pin<Box<dyn Future<Output = (u64, lapin::Result<Confirmation>)> + Send>>;
-
 pub(super) struct Session {
     settings: BrokerSettings,
-    channel: Channel,
+    channel: Arc<Channel>,
     /// Keeps the connection out of the pool while its channel lives here.
     connection: Connection,
     confirms: FuturesUnordered<Confirm>,
+    memory: Memory,
     /// By sequence, which is also the order of deadlines.
     waiting: BTreeMap<u64, Waiting>,
     returned: HashMap<MessageKey, BasicReturnMessage>,
@@ -127,9 +125,10 @@ pub(super) async fn open(pool: &Pool, settings: &BrokerSettings) -> Result<Sessi
             let blocked = connection::watch(&connection, "publish");
             Ok(Session {
                 settings: settings.clone(),
-                channel,
+                channel: Arc::new(channel),
                 connection,
                 confirms: FuturesUnordered::new(),
+                memory: Memory::default(),
                 waiting: BTreeMap::new(),
                 returned: HashMap::new(),
                 exchanges: HashMap::new(),
@@ -151,9 +150,18 @@ impl Session {
     /// Works until the handles are gone or the channel is lost. Whether it is blocked is shown in `state`.
     pub(super) async fn run(&mut self, requests: &mut mpsc::Receiver<Request>, state: &State) -> End {
         let mut more = true;
+        let mut shown = None;
+        let mut batch = Vec::new();
         while more || !self.waiting.is_empty() || !self.firsts.is_empty() {
             let blocked = *self.blocked.borrow_and_update();
-            state.set(blocked.then_some(ALARM));
+            if shown != Some(blocked) {
+                state.set(blocked.then_some(ALARM));
+                shown = Some(blocked);
+            }
+            let free = self
+                .settings
+                .in_flight
+                .saturating_sub(self.waiting.len() + self.held);
             let overdue = self.waiting.first_key_value().map(|(_, w)| w.deadline);
             tokio::select! {
                 biased;
@@ -173,14 +181,12 @@ impl Session {
                         return End::Lost(Box::new("the connection is gone".to_owned().into()));
                     }
                 }
-                request = requests.recv(), if more && !blocked && self.waiting.len() + self.held < self.settings.in_flight => match request {
-                    Some(request) => {
-                        if let Err(lost) = self.write(request).await {
-                            return End::Lost(Box::new(lost));
-                        }
+                count = requests.recv_many(&mut batch, free), if more && !blocked && free > 0 => {
+                    more = count > 0;
+                    if let Err(lost) = self.write_all(std::mem::take(&mut batch)).await {
+                        return End::Lost(Box::new(lost));
                     }
-                    None => more = false,
-                },
+                }
                 () = sleep(BLOCKED_CHECK), if blocked && overdue.is_none() => {
                     more = !(requests.is_closed() && requests.is_empty());
                 }
@@ -240,36 +246,23 @@ impl Session {
             deadline,
             reply,
         } = request;
-        let options = BasicPublishOptions {
-            mandatory: true,
-            ..BasicPublishOptions::default()
-        };
-        let publish = self.channel.basic_publish(
-            key.exchange.clone(),
-            key.routing_key.clone(),
-            options,
-            &message.body,
-            message.properties,
-        );
-        let why = match timeout_at(deadline, publish).await {
-            Ok(Ok(confirm)) => {
-                let sequence = self.sequence;
-                self.sequence += 1;
-                self.confirms
-                    .push(Box::pin(confirm.map(move |result| (sequence, result))));
-                self.waiting.insert(sequence, Waiting { key, deadline, reply });
-                return Ok(());
+        let sequence = self.sequence;
+        let mut publish = self.memory.publish(self.channel.clone(), sequence, &key, message);
+        self.sequence += 1;
+        // The first poll gives the message its place; polled later, messages could overtake each other.
+        match (&mut publish).now_or_never() {
+            None => self.confirms.push(publish),
+            Some(Ended {
+                result: Err(error), ..
+            }) => {
+                let why = error.to_string();
+                let _ = reply.send(PublishOutcome::TimedOut { why: why.clone() });
+                return Err(why.into());
             }
-            Ok(Err(error)) => error.to_string(),
-            Err(_) if self.connection.status().blocked() => {
-                let why = ALARM.to_owned();
-                let _ = reply.send(PublishOutcome::TimedOut { why });
-                return Ok(());
-            }
-            Err(_) => "the message could not be written in time".to_owned(),
-        };
-        let _ = reply.send(PublishOutcome::TimedOut { why: why.clone() });
-        Err(why.into())
+            Some(ended) => self.confirms.push(Confirm::Ended(Box::new(ended))),
+        }
+        self.waiting.insert(sequence, Waiting { key, deadline, reply });
+        Ok(())
     }
 
     /// Answers what is overdue as unknown. Its confirms may still come; nobody waits for them.
@@ -284,7 +277,7 @@ impl Session {
     }
 
     /// Answers the publish whose confirm came first, and all others that are ready by now.
-    fn settle(&mut self, first: (u64, lapin::Result<Confirmation>)) -> Result<(), String> {
+    fn settle(&mut self, first: Ended) -> Result<(), String> {
         // Passing lapin's lock once means that the frame which completed `first` has been completed whole. The
         // future is polled once for that and dropped; it waits for nothing of ours.
         let _ = self.channel.wait_for_confirms().now_or_never();
@@ -293,7 +286,8 @@ impl Session {
             ready.push(next);
         }
         let mut confirmed = Vec::with_capacity(ready.len());
-        for (sequence, result) in ready {
+        for ended in ready {
+            let (sequence, result) = self.memory.keep(ended);
             let acked = match result {
                 Ok(Confirmation::Ack(message)) => {
                     self.note_returned(message);
@@ -312,7 +306,9 @@ impl Session {
             let Some(waiting) = self.waiting.remove(&sequence) else {
                 continue;
             };
-            let outcome = match self.returned.remove(&waiting.key) {
+            // Nearly always empty, and hashing three names costs more than to look.
+            let any = !self.returned.is_empty();
+            let outcome = match any.then(|| self.returned.remove(&waiting.key)).flatten() {
                 Some(message) => PublishOutcome::Returned {
                     code: message.reply_code,
                     text: message.reply_text.to_string(),
@@ -327,13 +323,7 @@ impl Session {
 
     fn note_returned(&mut self, message: Option<BasicReturnMessage>) {
         if let Some(message) = message {
-            let delivery = &message.delivery;
-            let key = MessageKey {
-                message_id: delivery.properties.message_id().clone().unwrap_or_default(),
-                exchange: delivery.exchange.clone(),
-                routing_key: delivery.routing_key.clone(),
-            };
-            self.returned.insert(key, message);
+            self.returned.insert(key_of_returned(&message), message);
         }
     }
 

@@ -9,23 +9,20 @@
 mod copying;
 mod ladder;
 mod sending;
-mod throwaway;
 
 use std::time::Duration;
 
 use lapin::Connection;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use self::{
-    sending::{Arrivals, Tap},
-    throwaway::Throwaway,
-};
+use self::sending::{Arrivals, Tap};
 use super::{
     BrokerSettings,
     connection::{self, LinkError},
     management::{Management, ManagementError},
     publisher::Publisher,
+    throwaway::{self, Throwaway},
 };
 use crate::topology::{
     Topology, counted,
@@ -33,11 +30,11 @@ use crate::topology::{
     verify::{Batch, CopiedQueue, Plan, Report, Sent, judge},
 };
 
+/// A word in the throw-away virtual host's name.
+const PURPOSE: &str = "verify";
+
 /// How long a probe waits in a queue without a consumer, to be taken by what takes waiting messages.
 const WAIT: Duration = Duration::from_millis(800);
-
-/// Longest time until a new virtual host takes connections.
-const START: Duration = Duration::from_secs(10);
 
 /// Why a verification came to no result.
 #[derive(Debug, thiserror::Error)]
@@ -73,7 +70,9 @@ pub async fn run(
 ) -> Result<Report, VerifyError> {
     let live = management.read_live().await?;
     knock(settings).await?;
-    let swept = throwaway::sweep(management).await.map_err(VerifyError::NoVhost)?;
+    let swept = throwaway::sweep(management, PURPOSE)
+        .await
+        .map_err(VerifyError::NoVhost)?;
     if swept > 0 {
         progress(&format!(
             "deleted {} that earlier runs left behind",
@@ -81,7 +80,7 @@ pub async fn run(
         ));
     }
     let plan = Plan::new(topology, &live);
-    let copy = Throwaway::create(management, settings)
+    let copy = Throwaway::create(management, settings, PURPOSE)
         .await
         .map_err(VerifyError::NoVhost)?;
     progress(&format!(
@@ -123,7 +122,7 @@ async fn through_copy(
     plan: &Plan,
     progress: &impl Fn(&str),
 ) -> Result<Report, VerifyError> {
-    let connection = connect(&copy.settings).await?;
+    let connection = copy.connect("verify").await?;
     let publisher =
         Publisher::start(&copy.settings).map_err(|error| VerifyError::Publisher(error.to_string()))?;
     let mut run = Run {
@@ -156,17 +155,6 @@ async fn through_copy(
     )
     .await;
     Ok(report)
-}
-
-/// A new virtual host takes a moment to be there on every node.
-async fn connect(settings: &BrokerSettings) -> Result<Connection, LinkError> {
-    let patience = Instant::now() + START;
-    loop {
-        match connection::connect(settings, "verify").await {
-            Err(LinkError::Broker(_)) if Instant::now() < patience => sleep(START / 20).await,
-            result => return result,
-        }
-    }
 }
 
 struct Run<'a> {

@@ -13,6 +13,7 @@ use tidegate_core::cron::MisfirePolicy;
 
 use super::{Exit, Failure, Output, delay, of_admin, services, shown};
 use crate::{
+    cli::output::escaped,
     config::Config,
     scheduler::admin::{self, Placed, PutOptions},
     store::cron_admin::{Change, Definition, Scope},
@@ -47,7 +48,7 @@ pub(in crate::cli) struct Add {
     #[arg(long, value_name = "JSON", default_value = "{}", allow_hyphen_values = true)]
     payload: String,
     /// Version of the payload's contract
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true)]
     payload_version: i32,
     /// Exchange; by default the platform's
     #[arg(long)]
@@ -59,13 +60,13 @@ pub(in crate::cli) struct Add {
     #[arg(long, default_value = "fire_once", value_parser = ["fire_once", "skip", "catch_up"])]
     misfire: String,
     /// With --misfire catch_up: how many are made up for at most, 1 to 1000
-    #[arg(long, value_name = "N", default_value_t = 100)]
+    #[arg(long, value_name = "N", default_value_t = 100, allow_negative_numbers = true)]
     catch_up_limit: i32,
     /// Whether a task is sent while the one before still waits or runs
     #[arg(long, default_value = "allow", value_parser = ["allow", "skip"])]
     overlap: String,
     /// Send each task up to this much later, e.g. 30s
-    #[arg(long, value_name = "DURATION", value_parser = millis)]
+    #[arg(long, value_name = "DURATION", value_parser = millis, allow_hyphen_values = true)]
     jitter: Option<i32>,
     /// First instant at which it may fire
     #[arg(long, value_name = "RFC3339")]
@@ -74,13 +75,13 @@ pub(in crate::cli) struct Add {
     #[arg(long, value_name = "RFC3339")]
     ends_at: Option<DateTime<Utc>>,
     /// Retries of each task, instead of the queue's number
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     max_retries: Option<i32>,
     /// Longest run of each task, e.g. 5m
-    #[arg(long, value_name = "DURATION", value_parser = millis)]
+    #[arg(long, value_name = "DURATION", value_parser = millis, allow_hyphen_values = true)]
     timeout: Option<i32>,
     /// 0 to 255
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, default_value_t = 100, allow_negative_numbers = true)]
     priority: i16,
     /// Who answers for it
     #[arg(long)]
@@ -95,6 +96,11 @@ pub(in crate::cli) struct Add {
 
 fn millis(text: &str) -> Result<i32, String> {
     let duration = delay::parse(text).map_err(|why| why.to_string())?;
+    if !duration.is_zero() && duration.as_millis() == 0 {
+        return Err(
+            "less than 1ms, the shortest that is kept; leave it out, or write 1ms or more".to_owned(),
+        );
+    }
     i32::try_from(duration.as_millis()).map_err(|_| "at most 24h".to_owned())
 }
 
@@ -114,10 +120,13 @@ impl Add {
             if output.json {
                 output.json_line(&as_json(&placed))?;
             } else {
-                let next = placed
-                    .next
-                    .map_or("paused".to_owned(), |at| format!("next {}", shown(at)));
-                output.data(&format!("{} {}, {next}\n", did(placed.change), placed.name))?;
+                let next = match placed.next {
+                    Some(at) => format!("next {}", shown(at)),
+                    None if placed.enabled => "ended".to_owned(),
+                    None => "paused".to_owned(),
+                };
+                let name = escaped(&placed.name);
+                output.data(&format!("{} {name}, {next}\n", did(placed.change)))?;
             }
         }
         Ok(())

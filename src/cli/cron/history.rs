@@ -14,7 +14,7 @@ pub(in crate::cli) struct History {
     /// A schedule in the ledger
     name: String,
     /// How many records at most
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(i64).range(1..=10_000))]
+    #[arg(long, default_value_t = 20, allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(1..=10_000))]
     limit: i64,
     /// Only those with this outcome
     #[arg(long, ignore_case = true, value_parser = ["FIRED", "CAUGHT_UP", "SKIPPED_MISFIRE", "SKIPPED_OVERLAP", "MANUAL"])]

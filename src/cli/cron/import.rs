@@ -16,7 +16,7 @@ use super::{
     Detail, Exit, Failure, Output,
     add::{as_json, did},
     crontab::{self, Crontab, Entry, Reading},
-    of_admin, services, shown, table,
+    escaped, of_admin, services, shown, table,
 };
 use crate::{
     config::Config,
@@ -77,7 +77,7 @@ impl Import {
         };
         let crontab = crontab::read(&text, &reading);
         for note in &crontab.notes {
-            output.message(&format!("note: {name}:{}: {}", note.line, note.text));
+            output.message(&escaped(&format!("note: {name}:{}: {}", note.line, note.text)));
         }
         if crontab.zone_assumed {
             output.message(&format!(
@@ -169,7 +169,7 @@ impl Import {
         wrong.sort();
         let file = self.place();
         let details = wrong.into_iter().map(|(line, why)| Detail {
-            text: format!("{file}:{line}: {why}"),
+            text: escaped(&format!("{file}:{line}: {why}")),
             data: json!({ "file": file, "line": line, "message": why }),
         });
         let next = match exit {
@@ -206,7 +206,11 @@ impl Import {
                     placed.name.clone(),
                     entry.expression.clone(),
                     entry.zone.clone(),
-                    placed.next.map_or("-".to_owned(), shown),
+                    match placed.next {
+                        Some(at) => shown(at),
+                        None if placed.enabled => "ended".to_owned(),
+                        None => "-".to_owned(),
+                    },
                 ]
             });
             let head = ["LINE", "CHANGE", "NAME", "EXPRESSION", "ZONE", "NEXT"];

@@ -26,6 +26,8 @@ struct Row {
     cron_expression: String,
     time_zone: String,
     enabled: bool,
+    /// Whether no occurrence is left before its `ends_at`.
+    exhausted: bool,
     owner: Option<String>,
     next_fire_at: Option<String>,
     last_triggered_at: Option<String>,
@@ -59,6 +61,7 @@ impl List {
                 cron_expression: row.cron_expression,
                 time_zone: row.time_zone,
                 enabled: row.enabled,
+                exhausted: row.exhausted,
                 owner: row.owner,
                 next_fire_at: row.next_fire_at.map(shown),
                 last_triggered_at: row.last_triggered_at.map(shown),
@@ -76,7 +79,11 @@ impl List {
                 row.cron_expression,
                 row.time_zone,
                 if row.enabled { "yes" } else { "no" }.to_owned(),
-                text(row.next_fire_at),
+                if row.exhausted {
+                    "ended".to_owned()
+                } else {
+                    text(row.next_fire_at)
+                },
                 text(row.last_triggered_at),
                 text(row.last_error),
             ]

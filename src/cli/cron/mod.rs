@@ -16,7 +16,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use super::{
     delay,
     failure::{Detail, Exit, Failure},
-    output::{Output, table},
+    output::{Output, escaped, table},
     services,
 };
 use crate::{
@@ -71,7 +71,7 @@ impl Cron {
 /// Why a change of schedules failed.
 fn of_admin(error: AdminError, config: &Config) -> Failure {
     let detail = |name: &str, why: &str| Detail {
-        text: format!("{name}: {why}"),
+        text: format!("{}: {}", escaped(name), escaped(why)),
         data: serde_json::json!({ "name": name, "message": why }),
     };
     match error {
@@ -79,7 +79,7 @@ fn of_admin(error: AdminError, config: &Config) -> Failure {
         AdminError::NotFound(name) => not_found(&name),
         AdminError::Exists(names) => Failure::new(
             Exit::Conflict,
-            format!("defined otherwise already: {}", names.join(", ")),
+            format!("defined otherwise already: {}", escaped(&names.join(", "))),
             "tidegate.cron_tasks",
             "look at it with `tidegate cron show`; change it with --replace, or take another name",
         ),

@@ -25,7 +25,7 @@ pub(in crate::cli) struct Next {
     #[arg(long, default_value = "UTC", conflicts_with = "name")]
     zone: String,
     /// How many occurrences
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(long, default_value_t = 5, allow_negative_numbers = true, value_parser = clap::value_parser!(u16).range(1..=1000))]
     count: u16,
     /// The instant to look from, RFC 3339; by default now
     #[arg(long, value_name = "RFC3339")]

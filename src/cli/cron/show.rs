@@ -5,8 +5,8 @@
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::{Failure, Output, named, services, shown, table};
-use crate::{config::Config, store::cron_tasks::CronTask};
+use super::{Failure, Output, named, services, shown};
+use crate::{cli::output::fields, config::Config, store::cron_tasks::CronTask};
 
 /// Arguments of `cron show`.
 #[derive(Debug, clap::Args)]
@@ -85,6 +85,7 @@ impl Shown {
             other => other.to_owned(),
         };
         let state = match (&self.last_error, self.enabled, self.exhausted) {
+            (Some(why), true, _) if self.next_fire_at.is_some() => format!("active; last: {why}"),
             (Some(why), ..) => format!("can't be scheduled: {why}"),
             (None, false, _) => "paused".to_owned(),
             (None, true, true) => "ended".to_owned(),
@@ -128,7 +129,7 @@ impl Show {
         if output.json {
             output.json_line(&shown)
         } else {
-            output.data(&table(&["FIELD", "VALUE"], shown.lines()))
+            output.data(&fields(shown.lines()))
         }
     }
 }

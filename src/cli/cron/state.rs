@@ -5,7 +5,7 @@
 use serde_json::json;
 
 use super::{Failure, Output, of_admin, services, shown};
-use crate::{config::Config, scheduler::admin};
+use crate::{cli::output::escaped, config::Config, scheduler::admin};
 
 /// A schedule by its name.
 #[derive(Debug, clap::Args)]
@@ -36,7 +36,7 @@ impl Named {
             return output.json_line(&json!({ "name": self.name, "enabled": false, "changed": changed }));
         }
         let was = if changed { "paused" } else { "was paused already:" };
-        output.data(&format!("{was} {}\n", self.name))
+        output.data(&format!("{was} {}\n", escaped(&self.name)))
     }
 
     /// Lets it fire again.
@@ -50,7 +50,7 @@ impl Named {
             );
         }
         let was = if changed { "resumed" } else { "was not paused:" };
-        output.data(&format!("{was} {}, next {}\n", self.name, shown(next)))
+        output.data(&format!("{was} {}, next {}\n", escaped(&self.name), shown(next)))
     }
 
     /// Removes it.
@@ -61,7 +61,7 @@ impl Named {
         if output.json {
             output.json_line(&json!({ "name": self.name, "removed": true }))
         } else {
-            output.data(&format!("removed {}\n", self.name))
+            output.data(&format!("removed {}\n", escaped(&self.name)))
         }
     }
 }

@@ -1,7 +1,8 @@
 //! `tidegate task cancel`, `promote` and `move`: each a call of the ledger per task, whose answer is shown.
 //!
-//! May import: `core`, `store`, `services`. Of several tasks each is asked for on its own: a failure of the database in
-//! between leaves those shown before changed, and the others as they were.
+//! May import: `core`, `store`, `services`. Of several tasks each is asked for on its own. One that somebody else holds is
+//! told as busy and holds up no other; a failure of the database in between leaves those shown before changed, and the
+//! others as they were.
 
 use std::fmt;
 
@@ -31,7 +32,9 @@ Answers:
   cancel_requested    it runs: its handler is told, and decides
   already_canceled    nothing was changed
   already_ended       it had succeeded or failed (exit code 5)
-  not_found           no such task (exit code 4)";
+  not_found           no such task (exit code 4)
+  busy                somebody else had it in hand: nothing was changed, try again
+                      (exit code 5)";
 
 /// An answer.
 trait Answer: Copy + fmt::Display {
@@ -81,6 +84,39 @@ impl Answer for MoveOutcome {
             Self::AlreadyCanceled => "was canceled",
             Self::AlreadyEnded => "has ended",
             Self::NotFound => "no such task",
+        }
+    }
+}
+
+/// An answer, or none as yet.
+#[derive(Clone, Copy)]
+enum Asked<A> {
+    Answered(A),
+    /// A relay has the task in hand, or another client.
+    Busy,
+}
+
+impl<A: Answer> fmt::Display for Asked<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Answered(answer) => answer.fmt(f),
+            Self::Busy => f.write_str("busy"),
+        }
+    }
+}
+
+impl<A: Answer> Answer for Asked<A> {
+    fn exit(self) -> Option<Exit> {
+        match self {
+            Self::Answered(answer) => answer.exit(),
+            Self::Busy => Some(Exit::Conflict),
+        }
+    }
+
+    fn meaning(self) -> &'static str {
+        match self {
+            Self::Answered(answer) => answer.meaning(),
+            Self::Busy => "nothing changed, try again",
         }
     }
 }
@@ -167,7 +203,8 @@ async fn each<A: Answer>(
     let mut broken = None;
     for id in ids {
         match call(id).await {
-            Ok(answer) => answers.push((id.as_str(), answer)),
+            Ok(answer) => answers.push((id.as_str(), Asked::Answered(answer))),
+            Err(StoreError::Busy(_)) => answers.push((id.as_str(), Asked::Busy)),
             Err(error) => {
                 broken = Some(services::of_store(&error, config));
                 break;
@@ -200,7 +237,7 @@ fn show<A: Answer>(answers: &[(&str, A)], due: Option<String>, output: Output) -
     output.data(&table(&["TASK ID", "ANSWER", "MEANING"], rows))
 }
 
-fn verdict<A: Answer>(answers: &[(&str, A)]) -> Result<(), Failure> {
+fn verdict<A: Answer>(answers: &[(&str, Asked<A>)]) -> Result<(), Failure> {
     let of = |exit: Exit| {
         answers
             .iter()
@@ -208,17 +245,32 @@ fn verdict<A: Answer>(answers: &[(&str, A)]) -> Result<(), Failure> {
     };
     let refused: Vec<Detail> = of(Exit::Conflict)
         .map(|(id, answer)| Detail {
-            text: format!("{id}: {}", answer.meaning()),
+            text: match answer {
+                Asked::Busy => format!("{id}: busy: {}", answer.meaning()),
+                Asked::Answered(_) => format!("{id}: {}", answer.meaning()),
+            },
             data: serde_json::json!({"taskId": id, "outcome": answer.to_string()}),
         })
         .collect();
     if !refused.is_empty() {
-        let what = format!(
-            "{} of {} tasks can't be changed any more",
-            refused.len(),
-            answers.len()
-        );
-        let next = "`tidegate task get` tells where a task is";
+        let busy = answers
+            .iter()
+            .filter(|(_, answer)| matches!(answer, Asked::Busy))
+            .count();
+        let (what, next) = if busy == refused.len() {
+            ("are busy", "try again with these ids")
+        } else if busy == 0 {
+            (
+                "can't be changed any more",
+                "`tidegate task get` tells where a task is",
+            )
+        } else {
+            (
+                "are busy or can't be changed any more",
+                "try again with the busy ones; `tidegate task get` tells where a task is",
+            )
+        };
+        let what = format!("{} of {} tasks {what}", refused.len(), answers.len());
         return Err(Failure::new(Exit::Conflict, what, "tidegate.tasks", next).with_details(refused));
     }
     let missing: Vec<&str> = of(Exit::NotFound).map(|(id, _)| *id).collect();

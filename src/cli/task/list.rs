@@ -39,7 +39,7 @@ pub(in crate::cli) struct List {
     #[arg(long)]
     error: bool,
     /// How many
-    #[arg(long, value_name = "COUNT", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_PAGE)))]
+    #[arg(long, value_name = "COUNT", default_value_t = 50, allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_PAGE)))]
     limit: u32,
     /// Go on where a page ended: the place that it named
     #[arg(long, value_name = "PLACE", value_parser = Cursor::parse)]

@@ -66,7 +66,7 @@ pub(super) struct When {
     #[arg(long, value_name = "RFC3339")]
     to: Option<DateTime<Utc>>,
     /// A delay from now: 30s, 1h30m, 2d
-    #[arg(long, value_name = "DELAY", value_parser = delay::parse)]
+    #[arg(long, value_name = "DELAY", value_parser = delay::parse, allow_hyphen_values = true)]
     r#in: Option<std::time::Duration>,
 }
 

@@ -5,7 +5,7 @@
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
 
-use crate::{cli::output::table, store::tasks::TaskRecord};
+use crate::{cli::output::fields, store::tasks::TaskRecord};
 
 /// All that the ledger knows of a task but its envelope.
 #[derive(Debug, Serialize)]
@@ -91,7 +91,7 @@ impl View {
             some("finished", self.finished_at),
             some("cancel requested", self.cancel_requested_at),
         ];
-        table(&["FIELD", "VALUE"], rows.into_iter().flatten().collect())
+        fields(rows.into_iter().flatten().collect())
     }
 
     /// The cells of its line in a list, under [`HEAD`].

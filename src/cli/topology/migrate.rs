@@ -81,18 +81,13 @@ impl Migrate {
             settle: self.settle,
             stop: stop.clone(),
         };
-        let signals = tokio::spawn(async move {
-            supervisor::signal().await;
-            stop.cancel();
-        });
-        let result = if ladder {
+        let _signals = supervisor::cancel_on_signal(stop);
+        if ladder {
             self.ladder(config, output, &topology, &management, &options)
                 .await
         } else {
             self.queue(config, output, &topology, management, options).await
-        };
-        signals.abort();
-        result
+        }
     }
 
     async fn queue(

@@ -56,17 +56,10 @@ impl Verify {
             ));
         };
         let cancel = CancellationToken::new();
-        let signals = tokio::spawn({
-            let cancel = cancel.clone();
-            async move {
-                supervisor::signal().await;
-                cancel.cancel();
-            }
-        });
+        let _signals = supervisor::cancel_on_signal(cancel.clone());
         let started = Instant::now();
         let progress = |text: &str| output.message(text);
         let result = verify::run(&settings, &management, &topology, &cancel, progress).await;
-        signals.abort();
         let report = result.map_err(|error| failed(&error, config))?;
         show(&report, started, config, output)
     }

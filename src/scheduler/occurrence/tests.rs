@@ -33,6 +33,7 @@ fn row(expression: &str) -> CronTask {
         owner: None,
         last_triggered_at: None,
         next_fire_at: None,
+        kept_fire_at: None,
         accounted_until: None,
         exhausted: false,
         version: 7,

@@ -4,8 +4,8 @@
 //! task, a name that AMQP can't carry) is set aside: `FAILED`, with the reason. One that can't be delivered waits on its
 //! own, longer each time, and holds up no other. Dying
 //! - before a publish: the locks go with the connection, the rows are due as before;
-//! - after a publish, before the commit: the rows are published again under the same task id. A task may be
-//!   duplicated here, never lost, and no lease has to run out first.
+//! - after a publish, before the commit: the rows are published again under the same task id, by the next process. A
+//!   task may be duplicated here, never lost, and no lease has to run out first.
 
 use std::time::Duration;
 
@@ -48,6 +48,8 @@ pub struct Batch {
     pub set_aside: usize,
     /// Nacked, or not confirmed in time.
     pub unconfirmed: usize,
+    /// Of all these, rows that can't be written; they are remembered.
+    pub unwritten: usize,
 }
 
 impl Batch {
@@ -89,6 +91,7 @@ pub async fn pass(
     publisher: &TaskPublisher,
     settings: &RelaySettings,
 ) -> Result<Batch, StoreError> {
+    super::tell(&store.tasks().write_back().await?.refused);
     let taken = lock(store, settings, settings.batch).await?;
     deliver(taken, publisher, settings).await
 }
@@ -159,12 +162,15 @@ pub(super) async fn deliver(
     drop(sends);
     batch.published = outcome.published.len();
     batch.set_aside = outcome.set_aside.len();
-    handover.settle(&outcome).await?;
+    let refused = handover.settle(&outcome).await?;
+    batch.unwritten = refused.len();
+    super::tell(&refused);
     for (outcome, rows) in [
         ("published", batch.published),
         ("undeliverable", batch.undeliverable),
         ("unconfirmed", batch.unconfirmed),
         ("set_aside", batch.set_aside),
+        ("unwritten", batch.unwritten),
     ] {
         if rows > 0 {
             metrics::relayed(outcome, rows as u64);
@@ -258,6 +264,7 @@ mod tests {
             origin: origin.to_owned(),
             due_at: Utc::now(),
             publish_attempts: 0,
+            next_try_at: None,
         }
     }
 

@@ -38,6 +38,8 @@ pub const STATEMENTS: [(&str, &str); 5] = [
 pub struct Decision {
     /// The row's key.
     pub id: i64,
+    /// The row's name, for whoever reads the log.
+    pub name: String,
     /// The version that was read.
     pub version: i64,
     /// What became of it.
@@ -75,6 +77,17 @@ pub struct Committed {
     pub lost: usize,
     /// Occurrences recorded.
     pub fires: Vec<Span>,
+    /// Occurrences recorded whose task's id stands for something else.
+    pub taken: Vec<Taken>,
+}
+
+/// A task that could not be sent: its id stands for a task of another type or origin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// The cron row's key.
+    pub id: i64,
+    /// The id.
+    pub task_id: String,
 }
 
 /// Access to `tidegate.cron_tasks` and `tidegate.cron_fires`.
@@ -88,19 +101,20 @@ impl<'a> CronTasks<'a> {
         Self { pool }
     }
 
-    /// When the next row is due; it may have been for a while.
-    pub async fn next_due(&self) -> Result<Option<NextDue>, StoreError> {
-        self.next(false).await
+    /// When the next row is due, other than the rows `but`; it may have been for a while.
+    pub async fn next_due(&self, but: &[i64]) -> Result<Option<NextDue>, StoreError> {
+        self.next(false, but).await
     }
 
     /// When a row is due next of those that are not due yet.
     pub async fn next_in_future(&self) -> Result<Option<NextDue>, StoreError> {
-        self.next(true).await
+        self.next(true, &[]).await
     }
 
-    async fn next(&self, in_future: bool) -> Result<Option<NextDue>, StoreError> {
+    async fn next(&self, in_future: bool, but: &[i64]) -> Result<Option<NextDue>, StoreError> {
         let next: Option<(DateTime<Utc>, DateTime<Utc>)> = sqlx::query_as(NEXT_DUE)
             .bind(in_future)
+            .bind(but)
             .fetch_optional(self.pool)
             .await?;
         Ok(next.map(|(at, now)| NextDue::new(at, now)))
@@ -115,7 +129,7 @@ impl<'a> CronTasks<'a> {
     /// Flags a row that was read at `version`, and leaves it alone until its definition changes.
     pub async fn mark_error(&self, id: i64, version: i64, error: &str) -> Result<(), StoreError> {
         sqlx::query(
-            "UPDATE tidegate.cron_tasks SET next_fire_at = NULL, last_error = $3, version = version + 1 \
+            "UPDATE tidegate.cron_tasks SET next_fire_at = NULL, kept_fire_at = NULL, last_error = $3, version = version + 1 \
              WHERE id = $1 AND version = $2",
         )
         .bind(id)
@@ -125,13 +139,24 @@ impl<'a> CronTasks<'a> {
         .await?;
         Ok(())
     }
+
+    /// Says in `last_error` what went wrong with an occurrence; the row goes on firing, and the next one that is sent
+    /// clears it.
+    pub async fn tell(&self, id: i64, error: &str) -> Result<(), StoreError> {
+        sqlx::query("UPDATE tidegate.cron_tasks SET last_error = $2, version = version + 1 WHERE id = $1")
+            .bind(id)
+            .bind(error)
+            .execute(self.pool)
+            .await?;
+        Ok(())
+    }
 }
 
 // The first of each shard is the first entry of the index for it; the first of all of them is the least of sixteen.
 const NEXT_DUE: &str = "SELECT n.at, clock_timestamp() FROM (SELECT min(first.next_fire_at) AS at \
      FROM generate_series(0::bigint, 15) AS s (shard) CROSS JOIN LATERAL ( \
        SELECT c.next_fire_at FROM tidegate.cron_tasks c \
-       WHERE c.enabled AND c.next_fire_at IS NOT NULL AND (c.id & 15) = s.shard \
+       WHERE c.enabled AND c.next_fire_at IS NOT NULL AND (c.id & 15) = s.shard AND c.id <> ALL ($2::bigint[]) \
          AND c.next_fire_at > CASE WHEN $1::boolean THEN now() ELSE '-infinity' END \
        ORDER BY c.next_fire_at LIMIT 1) AS first) AS n WHERE n.at IS NOT NULL";
 

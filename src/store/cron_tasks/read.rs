@@ -34,7 +34,7 @@ macro_rules! by_shard {
             " FROM unnest($1::bigint[]) WITH ORDINALITY AS s (shard, place) CROSS JOIN LATERAL ( \
              SELECT * FROM tidegate.cron_tasks c WHERE (c.id & 15) = s.shard AND ",
             $filter,
-            " ORDER BY ",
+            " AND c.id <> ALL ($3::bigint[]) ORDER BY ",
             $order,
             " LIMIT $2) AS c ORDER BY s.place LIMIT $2"
         )
@@ -48,25 +48,33 @@ pub(super) const UNINITIALISED: &str = by_shard!(
 );
 
 impl CronTasks<'_> {
-    /// Up to `limit` rows that are due, in the order of `shards`, and within each those due longest first.
-    pub async fn due(&self, shards: &[i64], limit: i64) -> Result<Option<Batch>, StoreError> {
-        self.read(DUE, shards, limit).await
+    /// Up to `limit` rows that are due, other than the rows `but`, in the order of `shards`, and within each those due
+    /// longest first.
+    pub async fn due(&self, shards: &[i64], but: &[i64], limit: i64) -> Result<Option<Batch>, StoreError> {
+        self.read(DUE, shards, but, limit).await
     }
 
-    /// Up to `limit` rows whose next time must be computed, in the order of `shards`.
-    pub async fn uninitialised(&self, shards: &[i64], limit: i64) -> Result<Option<Batch>, StoreError> {
-        self.read(UNINITIALISED, shards, limit).await
+    /// Up to `limit` rows whose next time must be computed, other than the rows `but`, in the order of `shards`.
+    pub async fn uninitialised(
+        &self,
+        shards: &[i64],
+        but: &[i64],
+        limit: i64,
+    ) -> Result<Option<Batch>, StoreError> {
+        self.read(UNINITIALISED, shards, but, limit).await
     }
 
     async fn read(
         &self,
         statement: &'static str,
         shards: &[i64],
+        but: &[i64],
         limit: i64,
     ) -> Result<Option<Batch>, StoreError> {
         let read: Vec<Read> = sqlx::query_as(statement)
             .bind(shards)
             .bind(limit)
+            .bind(but)
             .fetch_all(self.pool)
             .await?;
         Ok(read.first().map(|first| first.read_at).map(|now| Batch {

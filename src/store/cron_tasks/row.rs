@@ -57,6 +57,8 @@ pub struct CronTask {
     pub last_triggered_at: Option<DateTime<Utc>>,
     /// When it fires next; `None`: not computed yet, exhausted or in error.
     pub next_fire_at: Option<DateTime<Utc>>,
+    /// The time it had before an edit that changes what it sends and not when; it has it again once it was checked.
+    pub kept_fire_at: Option<DateTime<Utc>>,
     /// The last occurrence that was accounted for; nothing at or before it fires again.
     pub accounted_until: Option<DateTime<Utc>>,
     /// Whether no occurrence is left.
@@ -78,7 +80,7 @@ macro_rules! columns {
          encode(substr(sha256(convert_to(c.name, 'UTF8')), 1, 16), 'hex') END AS id_part, c.task_type, \
          c.cron_expression, c.time_zone, c.payload::text AS payload, c.payload_version, c.exchange, c.routing_key, \
          c.enabled, c.misfire_policy, c.catch_up_limit, c.overlap_policy, c.starts_at, c.ends_at, c.max_retries, \
-         c.timeout_ms, c.priority, c.jitter_ms, c.owner, c.last_triggered_at, c.next_fire_at, c.accounted_until, \
+         c.timeout_ms, c.priority, c.jitter_ms, c.owner, c.last_triggered_at, c.next_fire_at, c.kept_fire_at, c.accounted_until, \
          c.exhausted, c.version, c.last_error, c.overlap_policy = 'skip' AND coalesce(( \
            SELECT t.state IN ('PENDING', 'RUNNING', 'RETRYING') FROM tidegate.tasks t WHERE t.task_id = c.last_task_id \
          ), false) AS busy"

@@ -9,8 +9,8 @@ use std::{collections::HashSet, time::Duration};
 
 use chrono::{DateTime, Utc};
 
-use super::{Committed, CronTasks, Decision, Fire, Verdict};
-use crate::store::{StoreError, tasks::NewTask};
+use super::{Committed, CronTasks, Decision, Fire, Taken, Verdict};
+use crate::store::{StoreError, error::is_about_a_row, tasks::NewTask};
 
 /// How long after the read, by the database's clock, a decision may be written: what a frozen process decided before
 /// is about another moment.
@@ -29,7 +29,8 @@ pub enum Written {
 
 // A recorded occurrence is neither recorded nor sent again, though version and accounted_until already see to that.
 // `fresh` is asked once, and only clock_timestamp() will do: now() may have been taken when the first half of the
-// statement arrived from a process that then froze.
+// statement arrived from a process that then froze. `claimed` carries what was decided along: the planner takes both
+// for a few rows, and joined them again row by row.
 pub(super) const WRITE: &str = "\
     WITH fresh AS MATERIALIZED ( \
       SELECT clock_timestamp() - $1::timestamptz < $2::float8 * interval '1 second' AS yes \
@@ -37,14 +38,14 @@ pub(super) const WRITE: &str = "\
       SELECT * FROM unnest($3::bigint[], $4::bigint[], $5::timestamptz[], $6::boolean[], $7::text[], $8::timestamptz[], \
         $9::text[]) AS d (id, version, next, exhausted, error, accounted_until, last_task_id) \
     ), claimed AS ( \
-      SELECT c.id FROM tidegate.cron_tasks c JOIN decided d ON d.id = c.id \
+      SELECT d.* FROM tidegate.cron_tasks c JOIN decided d ON d.id = c.id \
       WHERE c.version = d.version AND (SELECT yes FROM fresh) ORDER BY c.id FOR NO KEY UPDATE OF c SKIP LOCKED \
     ), written AS ( \
-      UPDATE tidegate.cron_tasks c SET next_fire_at = d.next, exhausted = d.exhausted, last_error = d.error, \
+      UPDATE tidegate.cron_tasks c SET next_fire_at = d.next, kept_fire_at = NULL, exhausted = d.exhausted, last_error = d.error, \
         version = c.version + 1, accounted_until = greatest(c.accounted_until, d.accounted_until), \
         last_task_id = coalesce(d.last_task_id, c.last_task_id), \
         last_triggered_at = CASE WHEN d.last_task_id IS NULL THEN c.last_triggered_at ELSE now() END \
-      FROM claimed JOIN decided d ON d.id = claimed.id WHERE c.id = d.id AND c.version = d.version RETURNING c.id \
+      FROM claimed d WHERE c.id = d.id AND c.version = d.version RETURNING c.id \
     ), recorded AS ( \
       INSERT INTO tidegate.cron_fires (cron_task_id, fire_at, last_at, occurrences, outcome, task_id) \
       SELECT f.id, f.first, nullif(f.last, f.first), f.occurrences, f.outcome, f.task_id \
@@ -58,13 +59,17 @@ pub(super) const WRITE: &str = "\
       FROM unnest($16::text[], $17::text[], $18::text[], $19::text[], $20::text[], $21::smallint[], $22::text[], \
         $23::text[], $24::text[], $25::timestamptz[]) AS t (task_id, task_type, exchange, routing_key, envelope, \
         priority, producer, trace_id, origin, due_at) JOIN recorded ON recorded.task_id = t.task_id \
-      ON CONFLICT (task_id) DO NOTHING \
+      ON CONFLICT (task_id) DO NOTHING RETURNING 1 \
     ) \
-    SELECT (SELECT yes FROM fresh), (SELECT count(*) FROM written), \
+    SELECT (SELECT yes FROM fresh), (SELECT count(*) FROM written), (SELECT count(*) FROM sent), \
       ARRAY(SELECT cron_task_id FROM recorded ORDER BY cron_task_id, fire_at), \
       ARRAY(SELECT fire_at::timestamptz FROM recorded ORDER BY cron_task_id, fire_at)";
 
-type Answer = (bool, i64, Vec<i64>, Vec<DateTime<Utc>>);
+type Answer = (bool, i64, i64, Vec<i64>, Vec<DateTime<Utc>>);
+
+/// Ids that stand for something else than the task that a cron row sends.
+const TAKEN: &str = "SELECT s.id, s.task_id FROM unnest($1::bigint[], $2::text[], $3::text[]) AS s (id, task_id, task_type) \
+    JOIN tidegate.tasks t ON t.task_id = s.task_id WHERE t.origin <> 'cron' OR t.task_type <> s.task_type";
 
 impl CronTasks<'_> {
     /// Writes back `decisions` about rows read at `read_at`, with their occurrences and tasks, all or nothing. A
@@ -109,22 +114,46 @@ impl CronTasks<'_> {
             .await;
         match answer {
             Ok((false, ..)) => Ok(Written::Stale),
-            Ok((true, rows, ids, instants)) => {
+            Ok((true, rows, sent, ids, instants)) => {
                 let recorded: HashSet<_> = ids.into_iter().zip(instants).collect();
                 let rows = usize::try_from(rows).unwrap_or_default();
+                let fires: Vec<&(i64, &Fire)> = fires
+                    .iter()
+                    .filter(|(id, fire)| recorded.contains(&(*id, fire.span.first)))
+                    .collect();
                 Ok(Written::Done(Committed {
                     rows,
                     lost: decisions.len().saturating_sub(rows),
-                    fires: fires
-                        .iter()
-                        .filter(|(id, fire)| recorded.contains(&(*id, fire.span.first)))
-                        .map(|(_, fire)| fire.span)
-                        .collect(),
+                    taken: self.taken(&fires, sent).await?,
+                    fires: fires.iter().map(|(_, fire)| fire.span).collect(),
                 }))
             }
             Err(error) if is_about_a_row(&error) => Ok(Written::Refused(StoreError::from(error).to_string())),
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+impl CronTasks<'_> {
+    /// Which of the occurrences recorded have a task whose id was taken, if fewer than all were `sent`.
+    async fn taken(&self, fires: &[&(i64, &Fire)], sent: i64) -> Result<Vec<Taken>, StoreError> {
+        let tasks: Vec<(i64, &NewTask)> = fires
+            .iter()
+            .filter_map(|(id, fire)| Some((*id, fire.task.as_ref()?)))
+            .collect();
+        if usize::try_from(sent).is_ok_and(|sent| sent >= tasks.len()) {
+            return Ok(Vec::new());
+        }
+        let taken: Vec<(i64, String)> = sqlx::query_as(TAKEN)
+            .bind(column(&tasks, |(id, _)| *id))
+            .bind(column(&tasks, |(_, task)| task.task_id.as_str()))
+            .bind(column(&tasks, |(_, task)| task.task_type.as_str()))
+            .fetch_all(self.pool)
+            .await?;
+        Ok(taken
+            .into_iter()
+            .map(|(id, task_id)| Taken { id, task_id })
+            .collect())
     }
 }
 
@@ -157,20 +186,4 @@ impl Decision {
 
 fn column<'a, T, V>(rows: &'a [T], of: impl Fn(&'a T) -> V) -> Vec<V> {
     rows.iter().map(of).collect()
-}
-
-/// Whether a value of a row is to blame, and not the database as a whole, such as missing rights: by the class of
-/// the SQLSTATE. A team's own constraints and triggers are meant too.
-fn is_about_a_row(error: &sqlx::Error) -> bool {
-    let sqlx::Error::Database(error) = error else {
-        return false;
-    };
-    error
-        .code()
-        // Data, integrity, WITH CHECK OPTION, program limits, raised by PL/pgSQL, external routines.
-        .is_some_and(|code| {
-            ["22", "23", "44", "54", "P0", "38", "39"]
-                .iter()
-                .any(|class| code.starts_with(class))
-        })
 }

@@ -14,7 +14,7 @@ impl Tasks<'_> {
     /// Cancels the task. Waits at most 5 s for a relay that has it in hand at this moment.
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`] also if the relay did not let go in time: try again.
+    /// [`StoreError::Busy`] if the relay, or another client, did not let go in time: try again.
     pub async fn cancel(&self, task_id: &str) -> Result<CancelOutcome, StoreError> {
         let word: String = sqlx::query_scalar("SELECT tidegate.cancel($1)")
             .bind(task_id)

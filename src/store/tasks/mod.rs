@@ -5,19 +5,29 @@
 //! | module | what |
 //! |---|---|
 //! | [`outbox`] | what is due, locked, handed over to the broker, taken back |
+//! | [`settle`] | what became of tasks, written into their rows |
+//! | `unwritten` | what became of tasks whose rows can't be written, remembered |
+//! | [`write_back`] | and written once they can |
 //! | [`control`] | cancel, promote, reschedule: the SQL functions that every client calls |
 //! | [`list`] | pages of tasks, by key |
 
 pub mod control;
 pub mod list;
 pub mod outbox;
+pub mod settle;
+pub(in crate::store) mod unwritten;
+pub mod write_back;
 
 use chrono::{DateTime, Utc};
 use sqlx::{FromRow, PgExecutor, PgPool};
+use std::sync::Arc;
 use tidegate_core::headers::Origin;
 
 pub use outbox::{DueTask, Failure, Handover, SetAside, Settlement};
+pub use settle::Refused;
+pub use write_back::WrittenBack;
 
+use self::unwritten::Unwritten;
 use super::StoreError;
 
 /// A task to insert as `PENDING`.
@@ -106,11 +116,12 @@ use record_columns;
 #[derive(Clone, Copy, Debug)]
 pub struct Tasks<'a> {
     pool: &'a PgPool,
+    unwritten: &'a Arc<Unwritten>,
 }
 
 impl<'a> Tasks<'a> {
-    pub(super) fn new(pool: &'a PgPool) -> Self {
-        Self { pool }
+    pub(super) fn new(pool: &'a PgPool, unwritten: &'a Arc<Unwritten>) -> Self {
+        Self { pool, unwritten }
     }
 
     /// Inserts `tasks`; returns how many were new. A task id that exists is left as it is.

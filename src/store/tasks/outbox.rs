@@ -13,13 +13,17 @@
 //! - after it: the announcement stays, and cancel says that the broker may have the task, until none of those announced
 //!   waits any more.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use chrono::{DateTime, Utc};
 use sqlx::{FromRow, Postgres, Transaction, pool::PoolConnection};
 
-use super::Tasks;
-use crate::store::{NextDue, StoreError, connect::begin};
+use super::{
+    Tasks,
+    settle::{self, Held, Refused},
+    unwritten::Unwritten,
+};
+use crate::store::{NextDue, StoreError, connect::begin, error::is_about_a_row};
 
 /// A locked row that is due.
 #[derive(Clone, Debug, FromRow)]
@@ -46,6 +50,8 @@ pub struct DueTask {
     pub due_at: DateTime<Utc>,
     /// Failed hand-overs so far.
     pub publish_attempts: i32,
+    /// When it was to be tried again, if one failed.
+    pub next_try_at: Option<DateTime<Utc>>,
 }
 
 /// A hand-over that failed: the task waits, then it is tried again.
@@ -90,30 +96,37 @@ pub struct Handover {
     announcer: Option<PoolConnection<Postgres>>,
     /// The row that says that these tasks are being sent.
     announced: Option<i64>,
+    /// Where what can't be written is remembered.
+    unwritten: Arc<Unwritten>,
 }
 
 impl Tasks<'_> {
-    /// When the next task is due. Includes tasks that another relay holds at this moment.
+    /// When the next task is due. Includes tasks that another relay holds at this moment, and none of which this process
+    /// remembers that they are not to be sent.
     pub async fn next_due(&self) -> Result<Option<NextDue>, StoreError> {
         let next: Option<(DateTime<Utc>, DateTime<Utc>)> = sqlx::query_as(
-            "SELECT ready_at, clock_timestamp() FROM tidegate.tasks WHERE ready_at IS NOT NULL ORDER BY ready_at LIMIT 1",
+            "SELECT ready_at, clock_timestamp() FROM tidegate.tasks WHERE ready_at IS NOT NULL AND task_id <> ALL ($1) \
+             ORDER BY ready_at LIMIT 1",
         )
+        .bind(self.unwritten.not_to_send())
         .fetch_optional(self.pool)
         .await?;
         Ok(next.map(|(at, now)| NextDue::new(at, now)))
     }
 
-    /// Locks up to `limit` due tasks, those due longest first, leaving out what others have locked.
+    /// Locks up to `limit` due tasks, those due longest first, leaving out what others have locked and what is not to be
+    /// sent.
     pub async fn lock_due(&self, limit: i64) -> Result<Handover, StoreError> {
         // First of all: rows must not stay locked while a connection is opened.
         let announcer = self.pool.acquire().await?;
         let mut tx = begin(self.pool).await?;
         let tasks = sqlx::query_as(
             "SELECT task_id, task_type, exchange, routing_key, envelope, priority, producer, trace_id, origin, \
-             due_at, publish_attempts FROM tidegate.tasks \
-             WHERE ready_at <= now() ORDER BY ready_at LIMIT $1 FOR UPDATE SKIP LOCKED",
+             due_at, publish_attempts, next_try_at FROM tidegate.tasks \
+             WHERE ready_at <= now() AND task_id <> ALL ($2) ORDER BY ready_at LIMIT $1 FOR UPDATE SKIP LOCKED",
         )
         .bind(limit)
+        .bind(self.unwritten.not_to_send())
         .fetch_all(&mut *tx)
         .await?;
         Ok(Handover {
@@ -121,12 +134,14 @@ impl Tasks<'_> {
             tasks,
             announcer: Some(announcer),
             announced: None,
+            unwritten: Arc::clone(self.unwritten),
         })
     }
 
-    /// A published task turned out to be taken by no queue: it waits in the ledger again, to be handed over after a
-    /// growing wait (1 s to 5 min). Returns whether the ledger has it now; `false` means that it never had it, or
-    /// that the task has gone on (it runs, ended or was cancelled).
+    /// A task that was sent turned out to be taken by no queue: it waits in the ledger again, to be handed over after a
+    /// growing wait (1 s to 5 min). Returns whether the ledger has it now; `false` means that it never had it, that the
+    /// task has gone on (it runs, ended or was cancelled), or that the row can't be written so: it is `FAILED` then, or
+    /// will be once it can be written.
     pub async fn unroutable(&self, task_id: &str, error: &str) -> Result<bool, StoreError> {
         let mut tx = begin(self.pool).await?;
         // The message can be back before the relay has committed that it went: wait for its lock, then look.
@@ -135,34 +150,68 @@ impl Tasks<'_> {
                 .bind(task_id)
                 .fetch_optional(&mut *tx)
                 .await?;
-        if state.as_deref() == Some("PUBLISHED") {
-            sqlx::query(
-                "UPDATE tidegate.tasks SET state = 'PENDING', published_at = NULL, last_error = $2, \
-                   publish_attempts = publish_attempts + 1, next_try_at = clock_timestamp() \
-                     + least(interval '1 second' * 2 ^ least(publish_attempts, 10), interval '5 minutes') \
-                 WHERE task_id = $1",
-            )
-            .bind(task_id)
-            .bind(error)
-            .execute(&mut *tx)
-            .await?;
+        if !matches!(state.as_deref(), Some("PUBLISHED" | "PENDING")) {
+            return Ok(false);
         }
-        tx.commit().await?;
-        Ok(matches!(state.as_deref(), Some("PUBLISHED" | "PENDING")))
+        sqlx::raw_sql("SAVEPOINT sent").execute(&mut *tx).await?;
+        // The first that the row takes. A relay that remembers the task as sent sees by the time that it is moved.
+        for (statement, has_it) in [(BACK, true), (FAILED, false), (NOTED, false)] {
+            let done = sqlx::query(statement)
+                .bind(task_id)
+                .bind(error)
+                .execute(&mut *tx)
+                .await;
+            match done {
+                Ok(_) => {
+                    tx.commit().await?;
+                    return Ok(has_it);
+                }
+                Err(error) if is_about_a_row(&error) => {
+                    sqlx::raw_sql("ROLLBACK TO SAVEPOINT sent")
+                        .execute(&mut *tx)
+                        .await?;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(false)
     }
 
-    /// Forgets the announcements of relays that died, once none of their tasks waits; returns how many. Those of the last
-    /// two minutes are left: no hand-over takes that long.
+    /// Forgets the announcements of relays that died, task by task as soon as one doesn't wait any more; returns how many
+    /// are gone as a whole. Those of the last two minutes are left: no hand-over takes that long.
     pub async fn forget_announcements(&self) -> Result<u64, StoreError> {
-        let done = sqlx::query(
-            "DELETE FROM tidegate.handovers h WHERE h.started_at < clock_timestamp() - interval '2 minutes' \
-             AND NOT EXISTS (SELECT FROM tidegate.tasks t WHERE t.task_id = ANY (h.task_ids) AND t.ready_at IS NOT NULL)",
+        let gone: i64 = sqlx::query_scalar(
+            "WITH old AS MATERIALIZED (\
+               SELECT h.id, h.task_ids, ARRAY(SELECT t.task_id FROM tidegate.tasks t \
+                 WHERE t.task_id = ANY (h.task_ids) AND t.ready_at IS NOT NULL) AS waiting \
+               FROM tidegate.handovers h WHERE h.started_at < clock_timestamp() - interval '2 minutes' \
+               FOR UPDATE OF h SKIP LOCKED\
+             ), gone AS (\
+               DELETE FROM tidegate.handovers h USING old WHERE h.id = old.id AND cardinality(old.waiting) = 0 RETURNING h.id\
+             ), shrunk AS (\
+               UPDATE tidegate.handovers h SET task_ids = old.waiting FROM old \
+               WHERE h.id = old.id AND cardinality(old.waiting) BETWEEN 1 AND cardinality(old.task_ids) - 1\
+             ) SELECT count(*) FROM gone",
         )
-        .execute(self.pool)
+        .fetch_one(self.pool)
         .await?;
-        Ok(done.rows_affected())
+        Ok(gone.unsigned_abs())
     }
 }
+
+/// Back to the ledger, which sends it again.
+const BACK: &str = "UPDATE tidegate.tasks SET state = 'PENDING', published_at = NULL, last_error = $2, \
+     publish_attempts = least(publish_attempts, 2147483646) + 1, next_try_at = clock_timestamp() \
+       + least(interval '1 second' * 2 ^ least(publish_attempts, 10), interval '5 minutes') \
+     WHERE task_id = $1";
+
+/// A dead letter.
+const FAILED: &str = "UPDATE tidegate.tasks SET state = 'FAILED', last_error = $2, finished_at = clock_timestamp(), \
+     next_try_at = NULL WHERE task_id = $1";
+
+/// A dead letter of which the relay learns that still has to write the row.
+const NOTED: &str = "UPDATE tidegate.handovers SET unroutable = array_append(unroutable, $1) \
+     WHERE $1 = ANY (task_ids) AND $1 <> ALL (unroutable) AND $2::text IS NOT NULL";
 
 impl Handover {
     /// The locked tasks.
@@ -187,81 +236,63 @@ impl Handover {
                 .await?;
         drop(announcer);
         // Fails if the locks were lost meanwhile, as those of a process are that was frozen in between.
-        sqlx::query("SELECT set_config('idle_in_transaction_session_timeout', $1, true)")
-            .bind(limit.as_millis().to_string())
+        let limit = limit.as_millis();
+        let sql = format!("SET LOCAL idle_in_transaction_session_timeout = {limit}; SAVEPOINT sent");
+        sqlx::raw_sql(sqlx::AssertSqlSafe(sql))
             .execute(&mut *self.tx)
             .await?;
         self.announced = Some(announced);
         Ok(())
     }
 
-    /// Writes down what became of the tasks, and commits.
-    pub async fn settle(mut self, outcome: &Settlement) -> Result<(), StoreError> {
-        self.mark_published(&outcome.published).await?;
-        self.let_wait(&outcome.failures).await?;
-        self.set_aside(&outcome.set_aside).await?;
-        if let Some(announced) = self.announced {
-            sqlx::query("DELETE FROM tidegate.handovers WHERE id = $1")
-                .bind(announced)
-                .execute(&mut *self.tx)
-                .await?;
+    /// Writes down what became of the tasks, and commits. Answers which rows are to blame for not being written; the
+    /// others are.
+    ///
+    /// # Errors
+    /// Nothing is written, and what became of the tasks is remembered: see [`Tasks::write_back`].
+    pub async fn settle(self, outcome: &Settlement) -> Result<Vec<Refused>, StoreError> {
+        let Self {
+            mut tx,
+            tasks,
+            announced,
+            unwritten,
+            ..
+        } = self;
+        let mut held = Held {
+            unwritten,
+            outcome,
+            tasks: &tasks,
+            refused: None,
+        };
+        if announced.is_none() {
+            sqlx::raw_sql("SAVEPOINT sent").execute(&mut *tx).await?;
         }
-        self.tx.commit().await?;
-        Ok(())
-    }
-
-    async fn mark_published(&mut self, published: &[String]) -> Result<(), StoreError> {
-        if published.is_empty() {
-            return Ok(());
+        let refused = match settle::write(&mut tx, outcome).await {
+            Ok(refused) => refused,
+            Err(error) => {
+                // At once, not when the pool gets to it: they are written by another connection.
+                let _ = tx.rollback().await;
+                return Err(error);
+            }
+        };
+        if let Some(announced) = announced {
+            // What is not written down stays announced: whoever cancels it is told that the broker may have it.
+            let left: Vec<&str> = refused.iter().map(|one| one.task_id.as_str()).collect();
+            let statement = if left.is_empty() {
+                sqlx::query("DELETE FROM tidegate.handovers WHERE id = $1")
+            } else {
+                sqlx::query("UPDATE tidegate.handovers SET task_ids = $2 WHERE id = $1")
+            };
+            let statement = statement.bind(announced);
+            let statement = if left.is_empty() {
+                statement
+            } else {
+                statement.bind(left)
+            };
+            statement.execute(&mut *tx).await?;
         }
-        sqlx::query(
-            "UPDATE tidegate.tasks SET state = 'PUBLISHED', published_at = clock_timestamp(), \
-             next_try_at = NULL, last_error = NULL, maybe_sent = false WHERE task_id = ANY ($1) AND state = 'PENDING'",
-        )
-        .bind(published)
-        .execute(&mut *self.tx)
-        .await?;
-        Ok(())
-    }
-
-    async fn let_wait(&mut self, failures: &[Failure]) -> Result<(), StoreError> {
-        if failures.is_empty() {
-            return Ok(());
-        }
-        let ids: Vec<&str> = failures.iter().map(|f| f.task_id.as_str()).collect();
-        let errors: Vec<&str> = failures.iter().map(|f| f.error.as_str()).collect();
-        let waits: Vec<f64> = failures.iter().map(|f| f.after.as_secs_f64()).collect();
-        let maybe_sent: Vec<bool> = failures.iter().map(|f| f.maybe_sent).collect();
-        sqlx::query(
-            "UPDATE tidegate.tasks t SET last_error = f.error, publish_attempts = t.publish_attempts + 1, \
-             next_try_at = clock_timestamp() + interval '1 second' * f.wait, maybe_sent = t.maybe_sent OR f.maybe_sent \
-             FROM unnest($1::text[], $2::text[], $3::float8[], $4::bool[]) AS f (task_id, error, wait, maybe_sent) \
-             WHERE t.task_id = f.task_id AND t.state = 'PENDING'",
-        )
-        .bind(ids)
-        .bind(errors)
-        .bind(waits)
-        .bind(maybe_sent)
-        .execute(&mut *self.tx)
-        .await?;
-        Ok(())
-    }
-
-    async fn set_aside(&mut self, set_aside: &[SetAside]) -> Result<(), StoreError> {
-        if set_aside.is_empty() {
-            return Ok(());
-        }
-        let ids: Vec<&str> = set_aside.iter().map(|s| s.task_id.as_str()).collect();
-        let errors: Vec<&str> = set_aside.iter().map(|s| s.error.as_str()).collect();
-        sqlx::query(
-            "UPDATE tidegate.tasks t SET state = 'FAILED', last_error = s.error, finished_at = clock_timestamp(), \
-             next_try_at = NULL FROM unnest($1::text[], $2::text[]) AS s (task_id, error) \
-             WHERE t.task_id = s.task_id AND t.state = 'PENDING'",
-        )
-        .bind(ids)
-        .bind(errors)
-        .execute(&mut *self.tx)
-        .await?;
-        Ok(())
+        tx.commit().await?;
+        held.refused = Some(refused.iter().map(|one| one.task_id.clone()).collect());
+        Ok(refused)
     }
 }

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use tidegate_core::{ladder, names::Names, policy::RetryPolicy};
 
 use super::{
-    super::model::{BusinessQueue, Topology},
+    super::{
+        model::{BusinessQueue, Topology},
+        task_type::{Idempotency, RetryChange, TaskTypePolicy},
+    },
     span,
 };
 
@@ -24,8 +27,76 @@ pub fn markdown(topology: &Topology) -> String {
             queues.into_iter().map(row),
         );
     }
+    types(&mut page, topology);
     platform(&mut page, topology);
     page
+}
+
+/// What is said about types beyond their queues, where anything is.
+fn types(page: &mut String, topology: &Topology) {
+    if topology.types.is_empty() {
+        return;
+    }
+    page.push_str("\n## Task types\n\n");
+    let rows = topology.types.values().map(|policy| {
+        vec![
+            code(&policy.name),
+            retry_change(&policy.retry),
+            type_limits(policy),
+            idempotency(&policy.idempotency),
+        ]
+    });
+    table(page, &["Type", "Retry", "Limits", "Idempotency"], rows);
+}
+
+fn retry_change(change: &RetryChange) -> String {
+    let parts = [
+        change.max_retries.map(|n| format!("{n} retries")),
+        change.max_retries_cap.map(|n| format!("at most {n}")),
+        change.initial.map(|t| format!("after {}", span(t))),
+        change.multiplier.map(|n| format!("× {n}")),
+        change.max.map(|t| format!("up to {}", span(t))),
+        change.jitter.map(|n| format!("± {} %", n * 100.0)),
+    ];
+    let parts: Vec<_> = parts.into_iter().flatten().collect();
+    if parts.is_empty() {
+        "the queue's".to_owned()
+    } else {
+        format!("{}, else the queue's", parts.join(", "))
+    }
+}
+
+fn type_limits(policy: &TaskTypePolicy) -> String {
+    let mut limits = Vec::new();
+    limits.extend(policy.timeout.map(|t| format!("runs up to {}", span(t))));
+    limits.extend(policy.concurrency.map(|n| format!("{n} at once")));
+    limits.push(format!("{} retries at once", policy.retry_concurrency));
+    limits.extend(
+        policy
+            .rate
+            .map(|rate| format!("{} in {}", rate.count, span(rate.per))),
+    );
+    if policy.quick_retries > 0 {
+        limits.push(format!(
+            "{} quick retries, {} apart",
+            policy.quick_retries,
+            span(policy.quick_pause)
+        ));
+    }
+    limits.join("<br>")
+}
+
+fn idempotency(mode: &Idempotency) -> String {
+    let (how, rule) = match mode {
+        Idempotency::Off => return "off".to_owned(),
+        Idempotency::ByKey(rule) => ("by key", rule),
+        Idempotency::Database(rule) => ("in the database", rule),
+    };
+    let key = rule
+        .field
+        .as_deref()
+        .map_or_else(String::new, |field| format!(" {}", code(field)));
+    format!("{how}{key}, lease {}", span(rule.lease))
 }
 
 fn row(queue: &BusinessQueue) -> Vec<String> {

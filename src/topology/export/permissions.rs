@@ -121,9 +121,10 @@ pub fn permissions(topology: &Topology) -> Vec<Permissions> {
     found
 }
 
-/// The platform queues that the router reads.
-fn read_by_serve(names: &Names) -> [String; 3] {
-    [names.failed(), names.ingress(), names.unrouted()].map(|exchange| Names::queue_of(&exchange))
+/// The platform queues that router and archivist read.
+fn read_by_serve(names: &Names) -> [String; 4] {
+    [names.failed(), names.ingress(), names.unrouted(), names.dead()]
+        .map(|exchange| Names::queue_of(&exchange))
 }
 
 /// The objects that `serve` publishes to or reads: what it may look for, and what it can't work without.

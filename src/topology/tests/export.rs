@@ -274,7 +274,12 @@ fn serve_uses_what_it_may_write_to_and_read() {
     let queues: BTreeSet<&str> = used.queues.iter().map(|q| q.name.as_str()).collect();
     assert_eq!(
         queues,
-        BTreeSet::from(["task.failed.queue", "task.ingress.queue", "task.unrouted.queue"])
+        BTreeSet::from([
+            "task.dead.queue",
+            "task.failed.queue",
+            "task.ingress.queue",
+            "task.unrouted.queue"
+        ])
     );
     assert!(used.bindings.is_empty() && used.policies.is_empty());
 }

@@ -147,7 +147,7 @@ fn platform_and_teams_keep_to_their_keys() {
     for part in [
         "platform.toml:1: prefix",
         "platform.toml:2: unknown key `foo`",
-        "platform.toml:3: queues belong",
+        "platform.toml:3: queues and task types belong",
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
@@ -246,16 +246,29 @@ fn the_documentation_names_every_key_and_its_examples_are_read() {
         .skip(1)
         .filter_map(|rest| rest.split_once("```").map(|(example, _)| example))
         .collect();
-    let [platform, team] = examples[..] else {
+    let [platform, team, types] = examples[..] else {
         panic!("{examples:?}")
     };
-    let topology = Topology::parse(&[("platform.toml", platform), ("order.toml", team)]).unwrap();
-    assert_eq!((topology.queues.len(), topology.fixed_delays.len()), (1, 1));
+    let files = [
+        ("platform.toml", platform),
+        ("order.toml", team),
+        ("types.toml", types),
+    ];
+    let topology = Topology::parse(&files).unwrap();
+    assert_eq!(
+        (
+            topology.queues.len(),
+            topology.fixed_delays.len(),
+            topology.types.len()
+        ),
+        (1, 1, 1)
+    );
     // The reader names the keys it takes when it meets another.
     for (file, around) in [
         ("platform.toml", "[defaults]\nKEY = 1\n"),
         ("platform.toml", "[[fixed_delay]]\nKEY = 1\n"),
         ("order.toml", "[[queue]]\nKEY = 1\n"),
+        ("order.toml", "[[task_type]]\nKEY = 1\n"),
         ("platform.toml", "[defaults]\nretry = { KEY = 1 }\n"),
     ] {
         let text = around.replace("KEY", "nonsense");

@@ -12,3 +12,4 @@ mod overlap;
 mod plan;
 mod routing;
 mod timeouts;
+mod types;

@@ -93,3 +93,26 @@ fn what_is_shipped_has_no_warning() {
         }
     }
 }
+
+#[test]
+fn a_type_that_no_queue_takes_is_warned_of_where_it_stands() {
+    let typed = |name: &str, more: &str| {
+        let text = format!(
+            "[[queue]]\nname = \"a.b.queue\"\nbind = [\"a.b.#\"]\nowner = \"team\"\n{more}\n[[task_type]]\nname = \"{name}\"\nidempotency = \"key\"\n"
+        );
+        Topology::parse(&[("team.toml", &text)]).unwrap().warnings
+    };
+    assert_eq!(typed("a.b.c", ""), []);
+    assert_eq!(
+        typed("x.y", "task_types = [\"x.y\"]"),
+        [],
+        "it comes by another key"
+    );
+    let found = typed("a.bb.c", "");
+    let [warning] = &found[..] else {
+        panic!("{found:?}")
+    };
+    let text = warning.to_string();
+    assert!(text.starts_with("team.toml:7"), "{text}");
+    assert!(text.contains("no queue takes tasks of type \"a.bb.c\""), "{text}");
+}

@@ -1,6 +1,6 @@
 //! The worker's side of the ledger: claims, results, and requests to cancel what runs.
 //!
-//! May import: `telemetry`. One per worker, shared by all its queues, so that their tasks go in the
+//! May import: `batcher`, `telemetry`. One per worker, shared by all its queues, so that their tasks go in the
 //! same batches. A claim has no answer while the ledger is away: what may have been cancelled never runs. A result
 //! waits for a bounded time, and is then told in the background.
 
@@ -19,11 +19,11 @@ use futures::FutureExt;
 use tokio::{sync::Notify, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    Ask, End, Ledger, LedgerError, Report, Verdict,
-    batch::{self, BatchLoop, Batcher, Statement},
+use super::{Ask, End, Ledger, LedgerError, Report, Verdict};
+use crate::{
+    batcher::{BatchLoop, Batcher, MOST, Statement, batcher},
+    telemetry::{health::Health, metrics},
 };
-use crate::telemetry::{health::Health, metrics};
 
 /// Longest wait for a result to be written before its delivery is acknowledged anyway.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -189,12 +189,12 @@ pub(in crate::worker) fn client(
     let results = Results {
         ledger: ledger.clone(),
     };
-    let (results, telling) = batch::batcher(results, RESULTS, health.clone());
+    let (results, telling) = batcher(results, RESULTS, health.clone());
     let starts = Starts {
         ledger: ledger.clone(),
         results: results.clone(),
     };
-    let (starts, asking) = batch::batcher(starts, CLAIMS, health.clone());
+    let (starts, asking) = batcher(starts, CLAIMS, health.clone());
     let running = Arc::new(Running::default());
     let client = Client {
         starts,
@@ -294,7 +294,7 @@ async fn watch_over(ledger: Arc<dyn Ledger>, running: Arc<Running>) {
         if ids.is_empty() {
             running.began.notified().await;
         }
-        for ids in ids.chunks(batch::MOST) {
+        for ids in ids.chunks(MOST) {
             metrics::ledger_asked("cancel", ids.len());
             let asked = AssertUnwindSafe(timeout(CANCEL_LIMIT, ledger.cancel_requested(ids))).catch_unwind();
             let why = match asked.await {

@@ -7,10 +7,10 @@ use lapin::{
     options::{BasicGetOptions, BasicNackOptions, ExchangeDeclareOptions, QueueDeleteOptions},
     types::FieldTable,
 };
-use serde_json::{Value as Json, json};
+use serde_json::json;
 use tidegate::{
     topology::{Policy, Value},
-    worker::{Context, TaskError, Worker},
+    worker::{TaskError, Worker},
 };
 use tidegate_testkit::eventually;
 use tokio_util::sync::CancellationToken;
@@ -54,7 +54,7 @@ async fn b69_a_dead_letter_exchange_that_routes_nowhere_is_named_and_loses_nothi
     // A worker of ours that finds no way to dead-letter: it does not acknowledge.
     let worker = Worker::builder(bench.settings(), bench.topology.clone())
         .queue("order.audit.queue")
-        .handle("order.close.timeout", |_: Context, _: Json| async {
+        .handle("order.close.timeout", || async {
             Err::<(), TaskError>(TaskError::reject("business", "never"))
         });
     let stop = CancellationToken::new();

@@ -9,10 +9,10 @@ use chrono::{DateTime, Utc};
 use sqlx::PgPool;
 
 use super::{
-    consumer::Arrivals,
     rows::Row,
     tasks::{Answer, Requests},
 };
+use crate::consumer::Arrivals;
 
 /// One row of `cron_fires`.
 #[derive(sqlx::FromRow)]

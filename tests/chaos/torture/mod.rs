@@ -5,7 +5,6 @@
 //! `TIDEGATE_SEED` repeats a run's plan.
 
 mod books;
-mod consumer;
 mod rows;
 mod servers;
 mod tasks;
@@ -16,7 +15,11 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 use tidegate_testkit::{PrivateServices, eventually};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::{installation::Installation, seed};
+use crate::{
+    consumer::Consumer,
+    installation::{Installation, TICK_QUEUE, WORK_QUEUE},
+    seed,
+};
 
 /// How much, and for how long.
 struct Size {
@@ -49,6 +52,7 @@ const CALM: Duration = Duration::from_secs(120);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_doubled_early_or_run_after_its_cancel() {
+    let _machine = crate::turns::machine().await;
     let (seed, began) = (seed(), Instant::now());
     let size = if crate::is_long() { LONG } else { USUAL };
     tidegate_testkit::report(&format!("torture: TIDEGATE_SEED={seed}"));
@@ -56,7 +60,10 @@ async fn nothing_is_lost_doubled_early_or_run_after_its_cancel() {
     let services = PrivateServices::start().await;
     let installation = Arc::new(Installation::on(services.services()).await);
     let sql = installation.sql();
-    let consumer = consumer::Consumer::start(&installation);
+    let consumer = Consumer::start(
+        &installation,
+        &[WORK_QUEUE, &format!("{WORK_QUEUE}.high"), TICK_QUEUE],
+    );
     let mut servers = Vec::new();
     for clock in servers::FIRST_CLOCKS {
         servers.push(servers::Tormented::start(&installation, clock).await);
@@ -73,9 +80,9 @@ async fn nothing_is_lost_doubled_early_or_run_after_its_cancel() {
         unreachable!("three were started")
     };
     let (deeds_one, deeds_two, deeds_three, restarts, requests) = tokio::join!(
-        one.torment(seeds[0], until),
-        two.torment(seeds[1], until),
-        three.torment(seeds[2], until),
+        one.torment(seeds[0], servers::Deed::FIRST[0], until),
+        two.torment(seeds[1], servers::Deed::FIRST[1], until),
+        three.torment(seeds[2], servers::Deed::FIRST[2], until),
         restart(&services, seeds[3], size.restarts, until),
         tasks::send_and_cancel(&installation, plan),
     );

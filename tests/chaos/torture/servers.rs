@@ -64,6 +64,27 @@ impl Deeds {
     }
 }
 
+/// What is done to a server.
+#[derive(Clone, Copy)]
+pub(super) enum Deed {
+    Kill,
+    Freeze,
+    Stop,
+}
+
+impl Deed {
+    /// What each of the three suffers first, so that nothing is left to chance.
+    pub(super) const FIRST: [Self; 3] = [Self::Freeze, Self::Kill, Self::Stop];
+
+    fn any(random: &mut StdRng) -> Self {
+        match random.random_range(0..10) {
+            0..5 => Self::Kill,
+            5..8 => Self::Freeze,
+            _ => Self::Stop,
+        }
+    }
+}
+
 /// One of the servers.
 pub(super) struct Tormented {
     installation: Arc<Installation>,
@@ -86,23 +107,24 @@ impl Tormented {
         }
     }
 
-    /// Does what it wants until `until`; leaves a server running.
-    pub(super) async fn torment(&mut self, seed: u64, until: Instant) -> Deeds {
+    /// Does `first`, then what it wants, until `until`; leaves a server running.
+    pub(super) async fn torment(&mut self, seed: u64, first: Deed, until: Instant) -> Deeds {
         let mut random = StdRng::seed_from_u64(seed);
+        let mut deed = first;
         loop {
             let pause = random.random_range(1_500..7_000);
             sleep(Duration::from_millis(pause)).await;
             if Instant::now() >= until {
                 return self.deeds;
             }
-            match random.random_range(0..10) {
-                0..5 => {
+            match std::mem::replace(&mut deed, Deed::any(&mut random)) {
+                Deed::Kill => {
                     self.server.process.kill();
                     self.deeds.kills += 1;
                     sleep(Duration::from_millis(random.random_range(0..2_000))).await;
                     self.start_again(&mut random).await;
                 }
-                5..8 => {
+                Deed::Freeze => {
                     self.server.process.freeze();
                     self.deeds.freezes += 1;
                     // Beyond the age at which a decision is refused and what the watch waits for; now and then beyond all
@@ -116,7 +138,7 @@ impl Tormented {
                     sleep(Duration::from_millis(frozen)).await;
                     self.server.process.thaw();
                 }
-                _ => {
+                Deed::Stop => {
                     self.server.process.terminate();
                     // What it does to stop in order is not the subject here, nor is how long it takes.
                     sleep(Duration::from_millis(random.random_range(100..3_000))).await;

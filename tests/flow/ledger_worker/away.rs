@@ -12,10 +12,10 @@ use tidegate_testkit::{Database, eventually, services};
 use tokio::{sync::Semaphore, time::Instant};
 
 use super::installation::{Installation, QUEUE, TASK};
-use crate::platform::{Json, PATIENCE, Seen, envelope, noting};
+use crate::platform::{PATIENCE, Seen, envelope, noting};
 
 /// Lets nobody in to the database and ends every session, or lets all in again.
-async fn admit(database: &Database, admitted: bool) {
+pub(crate) async fn admit(database: &Database, admitted: bool) {
     let (_, name) = database
         .url()
         .split('?')
@@ -113,7 +113,7 @@ async fn a_result_is_told_when_the_ledger_is_back() {
     let (release, seen) = (Arc::new(Semaphore::new(0)), Seen::default());
     let handler = {
         let (release, seen) = (release.clone(), seen.clone());
-        move |context: Context, _: Json| {
+        move |context: Context| {
             seen.note(&context);
             let release = release.clone();
             async move {

@@ -10,7 +10,7 @@ use super::{
     installation::{Installation, QUEUE, TASK},
     races::cancel,
 };
-use crate::platform::{Json, Seen, envelope, noting};
+use crate::platform::{Seen, envelope, noting};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_cancelled_in_flight_is_not_started() {
@@ -39,7 +39,7 @@ async fn what_was_cancelled_between_two_attempts_gets_no_second() {
     let installation = Installation::new().await;
     let seen = Seen::default();
     let noted = seen.clone();
-    let handler = move |context: Context, _: Json| {
+    let handler = move |context: Context| {
         noted.note(&context);
         async { Err(TaskError::retry_after(Duration::from_secs(1), "busy", "later")) }
     };
@@ -56,7 +56,7 @@ async fn what_was_cancelled_between_two_attempts_gets_no_second() {
 }
 
 /// Waits for a request to cancel; then does what the task's id says.
-async fn cooperative(context: Context, _: Json) -> Result<(), TaskError> {
+async fn cooperative(context: Context) -> Result<(), TaskError> {
     context.cancel.cancelled().await;
     match context.envelope.task_id.as_str() {
         "ends" => Err(TaskError::canceled()),
@@ -109,7 +109,7 @@ async fn a_running_handler_is_told_and_decides() {
 #[tokio::test(flavor = "multi_thread")]
 async fn ending_as_canceled_without_a_request_is_a_failed_attempt() {
     let installation = Installation::new().await;
-    let handler = |context: Context, _: Json| async move {
+    let handler = |context: Context| async move {
         match context.attempt {
             1 => Err(TaskError::canceled()),
             _ => Ok(()),

@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -21,7 +21,7 @@ use tidegate::{
     telemetry::health::Health,
     worker::{
         WorkerBuilder,
-        ledger::{Ask, Ledger, LedgerError, Report, Verdict},
+        ledger::{Ask, Effect, Grant, Kept, KeyVerdict, Ledger, LedgerError, Report, Verdict, Wanted},
     },
 };
 use tidegate_core::headers::Origin;
@@ -156,26 +156,34 @@ pub(super) fn due_now(id: &str) -> NewTask {
 
 /// The ledger, with a count of what goes through.
 #[derive(Clone)]
-pub(super) struct Counting {
-    ledger: PostgresLedger,
+pub(crate) struct Counting {
+    ledger: Arc<dyn Ledger>,
     counts: Arc<Counts>,
 }
 
 #[derive(Default)]
-pub(super) struct Counts {
+pub(crate) struct Counts {
     pub(super) starts: AtomicUsize,
     pub(super) started: AtomicUsize,
     pub(super) reports: AtomicUsize,
     pub(super) reported: AtomicUsize,
+    pub(crate) claims: AtomicUsize,
+    pub(crate) claimed: AtomicUsize,
+    pub(crate) completes: AtomicUsize,
+    pub(crate) completed: AtomicUsize,
+    pub(crate) renews: AtomicUsize,
+    pub(crate) renewed: AtomicUsize,
     pub(super) polls: AtomicUsize,
-    pub(super) largest: AtomicUsize,
+    pub(crate) largest: AtomicUsize,
+    /// Whether asking for a handler's transaction panics: outside of the handler, where nobody catches it for one task.
+    pub(crate) panics: AtomicBool,
 }
 
 impl Counting {
-    pub(super) fn new(ledger: PostgresLedger) -> (Self, Arc<Counts>) {
+    pub(crate) fn new(ledger: PostgresLedger) -> (Self, Arc<Counts>) {
         let counts = Arc::new(Counts::default());
         let counting = Self {
-            ledger,
+            ledger: Arc::new(ledger),
             counts: counts.clone(),
         };
         (counting, counts)
@@ -205,5 +213,36 @@ impl Ledger for Counting {
     async fn cancel_requested(&self, task_ids: &[String]) -> Result<Vec<String>, LedgerError> {
         self.counts.polls.fetch_add(1, Ordering::SeqCst);
         self.ledger.cancel_requested(task_ids).await
+    }
+
+    async fn claim(&self, wanted: &[Wanted]) -> Result<Vec<Option<KeyVerdict>>, LedgerError> {
+        self.count(&self.counts.claims, &self.counts.claimed, wanted.len());
+        self.ledger.claim(wanted).await
+    }
+
+    async fn complete(&self, grants: &[Grant]) -> Result<Vec<Option<Kept>>, LedgerError> {
+        self.count(&self.counts.completes, &self.counts.completed, grants.len());
+        self.ledger.complete(grants).await
+    }
+
+    async fn release(&self, grants: &[Grant]) -> Result<Vec<Option<Kept>>, LedgerError> {
+        self.ledger.release(grants).await
+    }
+
+    async fn renew(&self, grants: &[Grant]) -> Result<Vec<Option<Kept>>, LedgerError> {
+        self.count(&self.counts.renews, &self.counts.renewed, grants.len());
+        self.ledger.renew(grants).await
+    }
+
+    fn apart(&self) -> Arc<dyn Ledger> {
+        Arc::new(Self {
+            ledger: self.ledger.apart(),
+            counts: self.counts.clone(),
+        })
+    }
+
+    fn effect(&self) -> Option<Box<dyn Effect>> {
+        assert!(!self.counts.panics.load(Ordering::SeqCst), "as the test wants");
+        self.ledger.effect()
     }
 }

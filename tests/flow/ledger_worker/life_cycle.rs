@@ -1,15 +1,18 @@
 //! From the ledger through the broker to an end that the row tells.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use tidegate::worker::{Context, TaskError};
 use tidegate_core::headers::Origin;
 
 use super::installation::{Installation, QUEUE, TASK};
-use crate::platform::{Json, Seen, envelope, noting};
+use crate::platform::{PATIENCE, Seen, envelope, noting};
 
 /// Ends as the task's id says.
-async fn as_named(context: Context, _: Json) -> Result<(), TaskError> {
+async fn as_named(context: Context) -> Result<(), TaskError> {
     match (context.envelope.task_id.as_str(), context.attempt) {
         ("rejects", _) => Err(TaskError::reject("bad_order", "no such order")),
         ("twice", 1 | 2) => Err(TaskError::retry("http_500", "not yet")),
@@ -57,7 +60,7 @@ async fn between_two_attempts_it_is_retrying_and_while_it_runs_running() {
     let release = std::sync::Arc::new(tokio::sync::Semaphore::new(0));
     let handler = {
         let release = release.clone();
-        move |context: Context, _: Json| {
+        move |context: Context| {
             let release = release.clone();
             async move {
                 release.acquire().await?.forget();
@@ -157,7 +160,7 @@ async fn what_a_shutdown_gives_back_is_published_again_in_the_row() {
     let installation = Installation::new().await;
     let seen = Seen::default();
     let noted = seen.clone();
-    let stubborn = move |context: Context, _: Json| {
+    let stubborn = move |context: Context| {
         noted.note(&context);
         std::future::pending::<Result<(), TaskError>>()
     };
@@ -182,21 +185,50 @@ async fn what_a_shutdown_gives_back_is_published_again_in_the_row() {
     installation.close().await;
 }
 
-/// As by a kill: the broker has the delivery back, and nobody told the ledger.
+/// B35, as by a kill: the broker has the delivery back, and the ledger has not been told. The worker dies while the task runs,
+/// or while its success is being written: somebody has locked its row.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_dead_worker_ran_is_started_again() {
     let installation = Installation::new().await;
-    let hangs = |_: Context, _: Json| std::future::pending::<Result<(), TaskError>>();
-    let worker = installation.worker().handle(TASK, hangs).build().unwrap();
-    let running = tokio::spawn(worker.run(tokio_util::sync::CancellationToken::new()));
-    installation.insert(&["t"]).await;
-    installation.reaches("t", "RUNNING").await;
-    running.abort();
-    let seen = Seen::default();
-    installation
-        .platform
-        .run(installation.worker().handle(TASK, noting(&seen)));
-    let row = installation.reaches("t", "SUCCESS").await;
-    assert_eq!((row.attempts, seen.all().len()), (2, 1));
+    for (id, ends) in [("runs", false), ("is-written", true)] {
+        let locked = Arc::new(Mutex::new(None));
+        let handler = {
+            let (locked, sql) = (locked.clone(), installation.sql.clone());
+            move || {
+                let (locked, sql) = (locked.clone(), sql.clone());
+                async move {
+                    if !ends {
+                        std::future::pending::<()>().await;
+                    }
+                    let mut lock = sql.begin().await?;
+                    sqlx::query("SELECT FROM tidegate.tasks WHERE task_id = $1 FOR UPDATE")
+                        .bind(id)
+                        .execute(&mut *lock)
+                        .await?;
+                    *locked.lock().unwrap() = Some(lock);
+                    Ok::<(), TaskError>(())
+                }
+            }
+        };
+        let worker = installation.worker().handle(TASK, handler).build().unwrap();
+        let running = tokio::spawn(worker.run(tokio_util::sync::CancellationToken::new()));
+        installation.insert(&[id]).await;
+        installation.reaches(id, "RUNNING").await;
+        tidegate_testkit::eventually(PATIENCE, "the handler to end", async || {
+            !ends || locked.lock().unwrap().is_some()
+        })
+        .await;
+        running.abort();
+        let _ = running.await;
+        assert_eq!(installation.row(id).await.state, "RUNNING");
+        drop(locked.lock().unwrap().take());
+        let seen = Seen::default();
+        let next = installation
+            .platform
+            .run(installation.worker().handle(TASK, noting(&seen)));
+        let row = installation.reaches(id, "SUCCESS").await;
+        assert_eq!((row.attempts, seen.all().len()), (2, 1), "{id}");
+        next.cancel();
+    }
     installation.close().await;
 }

@@ -100,12 +100,25 @@ pub type ParserError = nom::Err<ParserErrors>;
 /// Return type of parsers
 pub type ParserResult<I, T> = Result<(I, T), ParserError>;
 
+/// Tidegate: how many tables and arrays are read within each other. What lies deeper is handed on as the bytes that it is on
+/// the wire. A frame has room for tens of thousands of levels: read by recursion, one message would overflow the stack of
+/// every consumer of its queue and end its process; refused, it would end their connections, again and again.
+const MAX_NESTING: usize = 128;
+
 /// Parse the [AMQPValue](../type.AMQPValue.html) of the given [AMQPType](../type.AMQPType.html)
 #[must_use]
 pub fn parse_raw_value<I: ParsableInput>(
     amqp_type: AMQPType,
 ) -> impl Parser<I, Output = AMQPValue, Error = ParserErrors> {
-    context("parse_raw_value", move |i| match amqp_type {
+    context("parse_raw_value", move |i| raw_value(i, amqp_type, 0))
+}
+
+fn raw_value<I: ParsableInput>(
+    i: I,
+    amqp_type: AMQPType,
+    depth: usize,
+) -> ParserResult<I, AMQPValue> {
+    match amqp_type {
         AMQPType::Boolean => map(parse_boolean, AMQPValue::Boolean).parse(i),
         AMQPType::ShortShortInt => map(parse_short_short_int, AMQPValue::ShortShortInt).parse(i),
         AMQPType::ShortShortUInt => map(parse_short_short_uint, AMQPValue::ShortShortUInt).parse(i),
@@ -121,17 +134,25 @@ pub fn parse_raw_value<I: ParsableInput>(
         AMQPType::DecimalValue => map(parse_decimal_value, AMQPValue::DecimalValue).parse(i),
         AMQPType::ShortString => map(parse_short_string, AMQPValue::ShortString).parse(i),
         AMQPType::LongString => map(parse_long_string, AMQPValue::LongString).parse(i),
-        AMQPType::FieldArray => map(parse_field_array, AMQPValue::FieldArray).parse(i),
+        AMQPType::FieldArray | AMQPType::FieldTable if depth >= MAX_NESTING => {
+            map(parse_byte_array, AMQPValue::ByteArray).parse(i)
+        }
+        AMQPType::FieldArray => map(|i| field_array(i, depth + 1), AMQPValue::FieldArray).parse(i),
         AMQPType::Timestamp => map(parse_timestamp, AMQPValue::Timestamp).parse(i),
-        AMQPType::FieldTable => map(parse_field_table, AMQPValue::FieldTable).parse(i),
+        AMQPType::FieldTable => map(|i| field_table(i, depth + 1), AMQPValue::FieldTable).parse(i),
         AMQPType::ByteArray => map(parse_byte_array, AMQPValue::ByteArray).parse(i),
         AMQPType::Void => Ok((i, AMQPValue::Void)),
-    })
+    }
 }
 
 /// Parse an [AMQPValue](../type.AMQPValue.html)
 pub fn parse_value<I: ParsableInput>(i: I) -> ParserResult<I, AMQPValue> {
-    context("parse_value", flat_map(parse_type, parse_raw_value)).parse(i)
+    value(i, 0)
+}
+
+fn value<I: ParsableInput>(i: I, depth: usize) -> ParserResult<I, AMQPValue> {
+    let (i, amqp_type) = parse_type(i)?;
+    raw_value(i, amqp_type, depth)
 }
 
 /// Parse an [AMQPType](../type.AMQPType.html)
@@ -252,12 +273,16 @@ pub fn parse_long_string<I: ParsableInput>(i: I) -> ParserResult<I, LongString> 
 
 /// Parse a [FieldArray](../type.FieldArray.html)
 pub fn parse_field_array<I: ParsableInput>(i: I) -> ParserResult<I, FieldArray> {
+    field_array(i, 0)
+}
+
+fn field_array<I: ParsableInput>(i: I, depth: usize) -> ParserResult<I, FieldArray> {
     context(
         "parse_field_array",
         map_parser(
             flat_map(parse_long_uint, take),
             all_consuming(fold_many0(
-                context("parse_field_array_entry", complete(parse_value)),
+                context("parse_field_array_entry", complete(|i| value(i, depth))),
                 FieldArray::default,
                 |mut acc, elem| {
                     acc.push(elem);
@@ -276,6 +301,10 @@ pub fn parse_timestamp<I: ParsableInput>(i: I) -> ParserResult<I, Timestamp> {
 
 /// Parse a [FieldTable](../type.FieldTable.html)
 pub fn parse_field_table<I: ParsableInput>(i: I) -> ParserResult<I, FieldTable> {
+    field_table(i, 0)
+}
+
+fn field_table<I: ParsableInput>(i: I, depth: usize) -> ParserResult<I, FieldTable> {
     context(
         "parse_field_table",
         map_parser(
@@ -283,7 +312,7 @@ pub fn parse_field_table<I: ParsableInput>(i: I) -> ParserResult<I, FieldTable> 
             all_consuming(fold_many0(
                 context(
                     "parse_field_table_entry",
-                    complete(pair(parse_short_string, parse_value)),
+                    complete(pair(parse_short_string, |i| value(i, depth))),
                 ),
                 FieldTable::default,
                 |mut acc, (key, value)| {

@@ -7,18 +7,18 @@
 //!
 //! The same rules, as test vectors for other languages, are in `conformance/envelope/`.
 //!
-//! May import: `task`, serde_json, chrono, flate2.
+//! May import: `task`, `printable`, serde_json, chrono, flate2, memchr.
 
 mod error;
 mod field;
 mod number;
 mod peek;
-mod pointer;
+pub(crate) mod pointer;
 mod read;
-mod scan;
+pub(crate) mod scan;
 mod time;
 mod unpack;
-mod utf8;
+pub(crate) mod utf8;
 mod walk;
 
 use std::{fmt, time::Duration};

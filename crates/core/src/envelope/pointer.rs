@@ -1,13 +1,14 @@
 //! Where in the body a value stands, kept on the stack and written as a JSON pointer only for a violation.
 
 use super::scan::RawStr;
+use crate::printable;
 
 /// Longest key shown, in characters.
 const SHOWN_KEY_CHARS: usize = 64;
 
 /// A place in the body: its parent's place and one step.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Place<'p> {
+pub(crate) enum Place<'p> {
     Body,
     Key(&'p Place<'p>, RawStr<'p>),
     Item(&'p Place<'p>, usize),
@@ -15,7 +16,7 @@ pub(super) enum Place<'p> {
 
 impl Place<'_> {
     /// The place as an RFC 6901 pointer.
-    pub(super) fn pointer(&self) -> String {
+    pub(crate) fn pointer(&self) -> String {
         let mut pointer = String::new();
         self.write(&mut pointer);
         pointer
@@ -44,17 +45,13 @@ impl Place<'_> {
 }
 
 /// `key` fit for an error: cut, and without characters that would break a log line or turn it around.
-pub(super) fn shown(key: &str) -> String {
-    let breaks_the_line = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
+pub(crate) fn shown(key: &str) -> String {
     let mut chars = key.chars();
     let mut shown: String = chars
         .by_ref()
         .take(SHOWN_KEY_CHARS)
         .map(|c| {
-            if breaks_the_line(c) {
+            if printable::is_unsafe(c) {
                 char::REPLACEMENT_CHARACTER
             } else {
                 c

@@ -6,18 +6,20 @@
 
 use std::borrow::Cow;
 
+use memchr::memchr2;
+
 use super::error::Rule;
 
 /// Reads tokens one after the other.
 #[derive(Clone, Debug)]
-pub(super) struct Scanner<'a> {
+pub(crate) struct Scanner<'a> {
     text: &'a str,
     at: usize,
 }
 
 /// A value; containers are the opening bracket only, with the scanner standing behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Token<'a> {
+pub(crate) enum Token<'a> {
     Object,
     Array,
     Str(RawStr<'a>),
@@ -28,24 +30,24 @@ pub(super) enum Token<'a> {
 
 /// The inside of a string literal, escapes and all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct RawStr<'a> {
+pub(crate) struct RawStr<'a> {
     /// With both quotes.
     literal: &'a str,
     has_escapes: bool,
 }
 
 impl<'a> Scanner<'a> {
-    pub(super) fn new(text: &'a str) -> Self {
+    pub(crate) fn new(text: &'a str) -> Self {
         Self { text, at: 0 }
     }
 
     /// Bytes read so far.
-    pub(super) fn position(&self) -> usize {
+    pub(crate) fn position(&self) -> usize {
         self.at
     }
 
     /// The next byte that is no white space, left unread.
-    pub(super) fn peek(&mut self) -> Option<u8> {
+    pub(crate) fn peek(&mut self) -> Option<u8> {
         let rest = self.rest();
         let skipped = rest
             .iter()
@@ -55,20 +57,20 @@ impl<'a> Scanner<'a> {
     }
 
     /// Reads `byte` if it comes next.
-    pub(super) fn eat(&mut self, byte: u8) -> bool {
+    pub(crate) fn eat(&mut self, byte: u8) -> bool {
         let found = self.peek() == Some(byte);
         self.at += usize::from(found);
         found
     }
 
     /// Reads an object's key and the colon behind it.
-    pub(super) fn key(&mut self) -> Option<RawStr<'a>> {
+    pub(crate) fn key(&mut self) -> Option<RawStr<'a>> {
         let key = self.string()?;
         self.eat(b':').then_some(key)
     }
 
     /// Reads a scalar, or the opening bracket of a container.
-    pub(super) fn value(&mut self) -> Option<Token<'a>> {
+    pub(crate) fn value(&mut self) -> Option<Token<'a>> {
         match self.peek()? {
             b'{' => self.bracket(Token::Object),
             b'[' => self.bracket(Token::Array),
@@ -87,7 +89,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Reads on behind the end of the container whose opening bracket was read last.
-    pub(super) fn skip_container(&mut self) -> Option<()> {
+    pub(crate) fn skip_container(&mut self) -> Option<()> {
         let mut open = 1_usize;
         while open > 0 {
             let skipped = self
@@ -117,7 +119,8 @@ impl<'a> Scanner<'a> {
         Some(token)
     }
 
-    fn string(&mut self) -> Option<RawStr<'a>> {
+    /// Reads a string.
+    pub(crate) fn string(&mut self) -> Option<RawStr<'a>> {
         if self.peek()? != b'"' {
             return None;
         }
@@ -125,14 +128,14 @@ impl<'a> Scanner<'a> {
         let mut at = start + 1;
         let mut has_escapes = false;
         loop {
-            match self.text.as_bytes().get(at)? {
-                b'"' => break,
-                b'\\' => {
-                    has_escapes = true;
-                    at += 2;
-                }
-                _ => at += 1,
+            let rest = self.text.as_bytes().get(at..)?;
+            let found = memchr2(b'"', b'\\', rest)?;
+            at += found;
+            if rest.get(found) == Some(&b'"') {
+                break;
             }
+            has_escapes = true;
+            at += 2;
         }
         self.at = at + 1;
         Some(RawStr {
@@ -155,13 +158,18 @@ impl<'a> Scanner<'a> {
 }
 
 impl<'a> RawStr<'a> {
+    /// The whole literal, both quotes included.
+    pub(crate) fn literal(self) -> &'a str {
+        self.literal
+    }
+
     /// The text between the quotes, escapes not decoded.
-    pub(super) fn raw(self) -> &'a str {
+    pub(crate) fn raw(self) -> &'a str {
         self.literal.get(1..self.literal.len() - 1).unwrap_or_default()
     }
 
     /// The text it stands for; `None` if an escape is broken or half of a surrogate pair.
-    pub(super) fn decode(self) -> Option<Cow<'a, str>> {
+    pub(crate) fn decode(self) -> Option<Cow<'a, str>> {
         if self.has_escapes {
             serde_json::from_str(self.literal).ok().map(Cow::Owned)
         } else {
@@ -170,7 +178,7 @@ impl<'a> RawStr<'a> {
     }
 
     /// The rule that the text breaks, if any: no U+0000, no half of a surrogate pair.
-    pub(super) fn broken_rule(self) -> Option<Rule> {
+    pub(crate) fn broken_rule(self) -> Option<Rule> {
         if !self.has_escapes {
             return None;
         }

@@ -3,10 +3,10 @@
 use super::error::{EnvelopeError, Rule};
 
 /// The byte order mark of UTF-8.
-pub(super) const BOM: &[u8] = b"\xef\xbb\xbf";
+pub(crate) const BOM: &[u8] = b"\xef\xbb\xbf";
 
 /// `body` as text, without byte order mark.
-pub(super) fn decode(body: &[u8]) -> Result<&str, EnvelopeError> {
+pub(crate) fn decode(body: &[u8]) -> Result<&str, EnvelopeError> {
     let refused = |advice: String| Err(EnvelopeError::whole_body(Rule::NotUtf8, advice));
     if body.starts_with(BOM) {
         return refused("starts with a byte order mark; send UTF-8 without one".to_owned());

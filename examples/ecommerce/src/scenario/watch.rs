@@ -3,13 +3,9 @@
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use futures::StreamExt;
-use lapin::{
-    Connection, ConnectionProperties,
-    options::BasicConsumeOptions,
-    types::{AMQPValue, FieldTable},
-};
 use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
+use uuid::Uuid;
 
 use super::{FACTS, FIRES};
 use crate::{
@@ -26,46 +22,55 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How long to look out for what should not come: a second delivery, a second dead letter.
 const QUIET: Duration = Duration::from_secs(1);
 
+/// Time between two looks into the archive.
+const LOOK: Duration = Duration::from_millis(50);
+
 /// Later than this after its planned time is a difference.
 const LATEST: TimeDelta = TimeDelta::seconds(2);
 
-/// Writes dead letters down as they arrive. None is acknowledged: once the connection is dropped, all lie there again.
-pub(crate) async fn dead_letters(url: &str, shop: &Shop) -> Result<Connection, Problem> {
-    let properties = ConnectionProperties::default().with_connection_name("dead letter watch".into());
-    let connection = Connection::connect(url, properties).await?;
-    let channel = connection.create_channel().await?;
-    let mut letters = channel
-        .basic_consume(
-            "task.dead.queue".into(),
-            "watch".into(),
-            BasicConsumeOptions::default(),
-            FieldTable::default(),
-        )
-        .await?;
+/// Writes dead letters down as they come into the archive, until what it returns is dropped.
+pub(crate) fn dead_letters(shop: &Shop) -> AbortOnDropHandle<()> {
     let shop = shop.clone();
-    tokio::spawn(async move {
-        while let Some(Ok(letter)) = letters.next().await {
-            let header = |name: &str| match letter.properties.headers().as_ref()?.inner().get(name)? {
-                AMQPValue::LongString(text) => Some(text.to_string()),
-                _ => None,
-            };
-            let reason = header("x-task-dead-reason").unwrap_or_else(|| "no reason".to_owned());
-            let from = header("x-task-failed-queue").unwrap_or_default();
-            let error = header("x-task-error").unwrap_or_default();
-            let error: String = error.chars().take(90).collect();
-            shop.narrator.say(
-                "broker",
-                format_args!("dead letter from {from}: {reason} ({error})"),
-            );
-            shop.journal.died(DeadLetter {
-                key: journal::key(&letter.data),
-                reason,
-                body: letter.data,
-            });
+    AbortOnDropHandle::new(tokio::spawn(async move {
+        let mut seen: Vec<Uuid> = Vec::new();
+        loop {
+            // A look that fails is repeated: whoever waits for the ends says what is missing.
+            for letter in archived(&shop, &seen).await.unwrap_or_default() {
+                let error: String = letter.error.chars().take(90).collect();
+                shop.narrator.say(
+                    "archive",
+                    format_args!("dead letter from {}: {} ({error})", letter.queue, letter.reason),
+                );
+                seen.push(letter.id);
+                shop.journal.died(DeadLetter {
+                    key: journal::key(&letter.body),
+                    reason: letter.reason,
+                    body: letter.body,
+                });
+            }
+            tokio::time::sleep(LOOK).await;
         }
-        drop(channel);
-    });
-    Ok(connection)
+    }))
+}
+
+/// A row of the archive.
+#[derive(sqlx::FromRow)]
+struct Letter {
+    id: Uuid,
+    queue: String,
+    reason: String,
+    error: String,
+    body: Vec<u8>,
+}
+
+/// What has come since.
+async fn archived(shop: &Shop, seen: &[Uuid]) -> Result<Vec<Letter>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT id, queue, reason, error, body FROM tidegate.dead_letters WHERE id <> ALL ($1) ORDER BY archived_at, id",
+    )
+    .bind(seen)
+    .fetch_all(&shop.pool)
+    .await
 }
 
 /// Waits until every message has come to its end or patience is over, and judges.

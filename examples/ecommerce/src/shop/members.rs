@@ -1,7 +1,13 @@
 //! The member service: books points, recalls silent members.
 
+use std::sync::Arc;
+
 use serde::Deserialize;
-use tidegate::worker::{Context, TaskError};
+use tidegate::worker::{
+    TaskError,
+    extract::{Payload, State},
+};
+use tidegate_core::envelope::Envelope;
 
 use super::Shop;
 
@@ -16,7 +22,11 @@ pub(crate) struct AddPoints {
 
 /// Books the points once, however often the task arrives: the unique constraint of the table sees to it, and its
 /// violation is success.
-pub(crate) async fn add_points(shop: Shop, context: Context, add: AddPoints) -> Result<(), TaskError> {
+pub(crate) async fn add_points(
+    State(shop): State<Shop>,
+    task: Arc<Envelope>,
+    Payload(add): Payload<AddPoints>,
+) -> Result<(), TaskError> {
     let closed: Option<bool> =
         sqlx::query_scalar("SELECT account_closed FROM shop.members WHERE user_id = $1")
             .bind(&add.user_id)
@@ -37,7 +47,7 @@ pub(crate) async fn add_points(shop: Shop, context: Context, add: AddPoints) -> 
         "INSERT INTO shop.points (user_id, task_id, points_type, points) VALUES ($1, $2, $3, $4)",
     )
     .bind(&add.user_id)
-    .bind(context.envelope.task_id.as_str())
+    .bind(task.task_id.as_str())
     .bind(&add.points_type)
     .bind(add.points)
     .execute(&shop.pool)
@@ -66,7 +76,10 @@ pub(crate) struct Recall {
 }
 
 /// Recalls every member not seen for so many days, each once.
-pub(crate) async fn recall(shop: Shop, _context: Context, recall: Recall) -> Result<(), TaskError> {
+pub(crate) async fn recall(
+    State(shop): State<Shop>,
+    Payload(recall): Payload<Recall>,
+) -> Result<(), TaskError> {
     let recalled = sqlx::query(
         "INSERT INTO shop.recalls (user_id)
          SELECT user_id FROM shop.members WHERE last_seen < now() - make_interval(days => $1)

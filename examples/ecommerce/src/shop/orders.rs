@@ -1,7 +1,13 @@
 //! The order service: closes what was not paid in time.
 
+use std::sync::Arc;
+
 use serde::Deserialize;
-use tidegate::worker::{Context, TaskError};
+use tidegate::worker::{
+    TaskError,
+    extract::{Payload, State},
+};
+use tidegate_core::envelope::Envelope;
 
 use super::Shop;
 
@@ -14,15 +20,13 @@ pub(crate) struct CloseOrder {
 
 /// Closes the order unless it was paid. Running twice does no harm: the second run finds it closed.
 pub(crate) async fn close(
-    shop: Shop,
-    context: Context,
-    CloseOrder { order }: CloseOrder,
+    State(shop): State<Shop>,
+    task: Arc<Envelope>,
+    Payload(CloseOrder { order }): Payload<CloseOrder>,
 ) -> Result<(), TaskError> {
     let say = |what: &str| {
-        shop.narrator.say(
-            "orders",
-            format_args!("order {order} {what} ({})", context.envelope.task_id),
-        )
+        shop.narrator
+            .say("orders", format_args!("order {order} {what} ({})", task.task_id))
     };
     // One statement decides, so a payment at this very moment either comes first or finds the order closed.
     let closed = sqlx::query("UPDATE shop.orders SET status = 'CLOSED' WHERE id = $1 AND status = 'UNPAID'")

@@ -2,7 +2,10 @@
 
 use chrono::NaiveDate;
 use serde::Deserialize;
-use tidegate::worker::{Context, TaskError};
+use tidegate::worker::{
+    TaskError,
+    extract::{Attempt, Payload, State},
+};
 
 use super::Shop;
 
@@ -13,14 +16,15 @@ pub(crate) struct Daily {
 }
 
 /// Counts the day's orders. The "warehouse" of this example answers from the third attempt on.
-pub(crate) async fn build(shop: Shop, context: Context, Daily { day }: Daily) -> Result<(), TaskError> {
-    if context.attempt < 3 {
+pub(crate) async fn build(
+    State(shop): State<Shop>,
+    Attempt(attempt): Attempt,
+    Payload(Daily { day }): Payload<Daily>,
+) -> Result<(), TaskError> {
+    if attempt < 3 {
         shop.narrator.say(
             "reports",
-            format_args!(
-                "attempt {}: the warehouse is busy, try again later",
-                context.attempt
-            ),
+            format_args!("attempt {}: the warehouse is busy, try again later", attempt),
         );
         return Err(TaskError::retry(
             "warehouse_busy",
@@ -36,7 +40,7 @@ pub(crate) async fn build(shop: Shop, context: Context, Daily { day }: Daily) ->
     .await?;
     shop.narrator.say(
         "reports",
-        format_args!("attempt {}: the report of {day} is built", context.attempt),
+        format_args!("attempt {}: the report of {day} is built", attempt),
     );
     Ok(())
 }
