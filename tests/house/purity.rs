@@ -13,6 +13,7 @@ const CORE_DEPENDENCIES: &[&str] = &[
     "chrono-tz",
     "flate2",
     "memchr",
+    "regex-lite",
     "serde",
     "serde_json",
     "sha2",

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`task`] | is this text a task id, a task type? |
 //! | [`envelope`] | are these bytes a task, and if not, which rule do they break and where? |
+//! | [`contract`] | may this payload be of this type and version, and whom would another version break? |
 //! | [`dead_letter`] | what is a dead letter's id, and how far is its repair? |
 //! | [`dead_letter_filter`] | which dead letters are meant? |
 //! | [`fingerprint`] | which dead letters are alike? |
@@ -37,6 +38,7 @@ pub mod acks;
 pub mod admission;
 pub mod capacity;
 pub mod consumer_timeout;
+pub mod contract;
 pub mod crash;
 pub mod cron;
 pub mod dead_letter;

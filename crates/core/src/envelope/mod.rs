@@ -11,12 +11,12 @@
 
 mod error;
 mod field;
-mod number;
+pub(crate) mod number;
 mod peek;
 pub(crate) mod pointer;
 mod read;
 pub(crate) mod scan;
-mod time;
+pub(crate) mod time;
 mod unpack;
 pub(crate) mod utf8;
 mod walk;

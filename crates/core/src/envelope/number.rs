@@ -8,7 +8,7 @@ const MAX_DIGITS: usize = 17;
 
 /// Whether `number`, a JSON number, is at most 2^53 in size, has at most 17 significant digits (zeros at either
 /// end do not count) and does not become zero by being tiny.
-pub(super) fn is_exact(number: &str) -> bool {
+pub(crate) fn is_exact(number: &str) -> bool {
     // Fifteen digits and no exponent break none of the rules; nearly all numbers end here.
     if number.len() <= 15 && !number.contains(['e', 'E']) {
         return true;

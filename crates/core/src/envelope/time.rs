@@ -8,7 +8,7 @@ const MAX_BYTES: usize = 64;
 /// `text` as an instant; `None` if it is not RFC 3339 or no date of the calendar.
 ///
 /// chrono also takes a space for the `T` and U+2212 for the minus sign; parsers in other languages do not.
-pub(super) fn parse(text: &str) -> Option<DateTime<FixedOffset>> {
+pub(crate) fn parse(text: &str) -> Option<DateTime<FixedOffset>> {
     let strict =
         text.len() <= MAX_BYTES && text.is_ascii() && matches!(text.as_bytes().get(10), Some(b'T' | b't'));
     if !strict {

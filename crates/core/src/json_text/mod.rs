@@ -9,8 +9,10 @@
 //!
 //! May import: `envelope` (scanner, pointers, errors), `printable`, serde_json.
 
+mod decimal;
 mod edit;
 mod equal;
+mod locate;
 mod node;
 mod parse;
 mod pointer;
@@ -18,6 +20,7 @@ mod pretty;
 
 use std::fmt;
 
+pub(crate) use decimal::Decimal;
 pub use edit::EditError;
 pub(crate) use node::Node;
 pub use pointer::{Pointer, PointerError};

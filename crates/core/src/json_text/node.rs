@@ -78,6 +78,14 @@ impl<'a> Node<'a> {
         }
     }
 
+    /// The members of an object, names with escapes decoded.
+    pub(crate) fn members(&self) -> Option<impl ExactSizeIterator<Item = (&str, &Self)>> {
+        match self {
+            Self::Object(members, _) => Some(members.iter().map(|m| (&*m.name, &m.value))),
+            _ => None,
+        }
+    }
+
     /// The value of an object's member.
     pub(crate) fn member(&self, name: &str) -> Option<&Self> {
         match self {
