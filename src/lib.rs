@@ -19,6 +19,8 @@ pub mod cli;
 #[cfg(feature = "server")]
 pub mod config;
 #[cfg(feature = "server")]
+pub mod contract;
+#[cfg(feature = "server")]
 pub mod deadletter;
 #[cfg(feature = "ledger")]
 pub mod ledger;

@@ -6,6 +6,7 @@
 mod bench;
 mod capacity;
 mod config;
+mod contract;
 mod cron;
 mod delay;
 mod dlq;
@@ -82,6 +83,9 @@ enum Command {
     /// Dead letters
     #[command(subcommand)]
     Dlq(Box<dlq::Dlq>),
+    /// What payloads look like
+    #[command(subcommand)]
+    Contract(contract::Contract),
     /// Measure publisher and worker on this broker, beside plain lapin
     Bench(bench::Bench),
     /// How many workers a type needs
@@ -176,6 +180,7 @@ impl Cli {
                 Command::Task(task) => task.run(config, output).await,
                 Command::Cron(cron) => cron.run(config, output).await,
                 Command::Dlq(dlq) => dlq.run(&loaded, output).await,
+                Command::Contract(contract) => contract.run(output),
                 Command::Bench(bench) => bench.run(config, output).await,
                 Command::Capacity(capacity) => capacity.run(output).await,
                 Command::Config(command) => command.run(&loaded, output),

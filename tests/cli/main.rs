@@ -4,6 +4,7 @@
 
 mod bench;
 mod capacity;
+mod contract;
 mod cron;
 mod cron_refusals;
 mod crontab;

@@ -18,6 +18,7 @@ const MODULES: &[(&str, &[&str])] = &[
     ("broker", &["supervisor", "telemetry", "topology"]),
     ("cli", EVERYTHING),
     ("config", &[]),
+    ("contract", &[]),
     (
         "deadletter",
         &[

@@ -1,0 +1,12 @@
+//! Contracts as files: read from a directory, checked against our rules and against what is published, and shown to people,
+//! pipelines and code hosts. What a contract means is `tidegate_core::contract`.
+//!
+//! May import: `core`. It reads files, and reaches neither broker nor database.
+
+mod check;
+mod files;
+mod render;
+
+pub use check::{Item, Report, check};
+pub use files::{DirError, Service, Set, Stored, read_dir, read_service};
+pub use render::{github, json, junit, text};
