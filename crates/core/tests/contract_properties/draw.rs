@@ -55,7 +55,10 @@ pub(crate) fn schema(draw: &mut Draw<'_>, levels: usize) -> Value {
             json!({ "anyOf": branches })
         }
         9 if levels > 0 => {
-            let mut array = json!({"type": "array", "items": schema(draw, levels - 1)});
+            let mut array = json!({"type": "array"});
+            if !draw.once(4) {
+                array["items"] = schema(draw, levels - 1);
+            }
             limits(draw, &mut array, "minItems", "maxItems");
             if draw.once(3) {
                 array["uniqueItems"] = json!(true);
@@ -179,7 +182,18 @@ pub(crate) fn next_version(draw: &mut Draw<'_>, schema_now: &Value, levels: usiz
             }
             _ => value.clone(),
         };
-        next.insert(keyword.clone(), changed);
+        let renamed = match keyword.as_str() {
+            "minimum" if draw.once(3) => "exclusiveMinimum",
+            "exclusiveMaximum" if draw.once(3) => "maximum",
+            keyword => keyword,
+        };
+        next.insert(renamed.to_owned(), changed);
+    }
+    if members.get("type") == Some(&json!("array")) && draw.once(4) {
+        next.insert("uniqueItems".to_owned(), json!(true));
+        if draw.once(2) {
+            next.insert("items".to_owned(), schema(draw, 0));
+        }
     }
     Value::Object(next)
 }
@@ -230,7 +244,8 @@ fn object_payload(draw: &mut Draw<'_>, schema: &Value, levels: usize) -> String 
     let mut members = Vec::new();
     for name in NAMES {
         let known = schema["properties"].get(name);
-        let wanted = required.contains(&json!(name)) || draw.once(if known.is_some() { 2 } else { 8 });
+        let is_required = required.contains(&json!(name)) && !draw.once(8);
+        let wanted = is_required || draw.once(if known.is_some() { 2 } else { 8 });
         if wanted {
             let like = known.unwrap_or(&schema["additionalProperties"]);
             members.push(format!(

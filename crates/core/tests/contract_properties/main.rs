@@ -209,3 +209,91 @@ fn backward_without_findings_is_a_promise_that_up_casts_succeed() {
     promised.at_least(300);
     passed.at_least(1_000);
 }
+
+/// Any keyword with any value, most of them nonsense.
+fn nonsense(draw: &mut Draw<'_>, levels: usize) -> Value {
+    const WORDS: [&str; 24] = [
+        "type",
+        "enum",
+        "const",
+        "minLength",
+        "maxLength",
+        "pattern",
+        "format",
+        "minimum",
+        "maximum",
+        "items",
+        "minItems",
+        "uniqueItems",
+        "properties",
+        "required",
+        "additionalProperties",
+        "anyOf",
+        "$ref",
+        "$defs",
+        "$schema",
+        "$id",
+        "examples",
+        "x-tidegate",
+        "title",
+        "a",
+    ];
+    match draw.below(10) {
+        0 => json!(null),
+        1 => json!(true),
+        2 => json!(draw.below(5)),
+        3 => json!(-1.5),
+        4 => json!(*draw.pick(&[
+            "string",
+            "object",
+            "#/$defs/a",
+            "^a",
+            "date",
+            "/a",
+            "http://127.0.0.1:1/"
+        ])),
+        5 => json!([*draw.pick(&["string", "a", "null"])]),
+        6 if levels > 0 => json!([nonsense(draw, levels - 1), nonsense(draw, levels - 1)]),
+        _ if levels > 0 => {
+            let count = draw.below(4);
+            let member = |draw: &mut Draw<'_>| ((*draw.pick(&WORDS)).to_owned(), nonsense(draw, levels - 1));
+            Value::Object((0..count).map(|_| member(draw)).collect())
+        }
+        _ => json!({}),
+    }
+}
+
+#[test]
+fn whatever_is_read_is_refused_or_can_be_used() {
+    let (read, refused) = (Seen::new(), Seen::new());
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(10_000));
+    let run = runner.run(&(bytes(80), bytes(40)), |(schema_bytes, payload_bytes)| {
+        let schema = nonsense(&mut Draw::new(&schema_bytes), 5);
+        match Contract::read(schema.to_string().as_bytes()) {
+            Err(why) => {
+                refused.one();
+                prop_assert!(!why.to_string().is_empty() && !why.problem.as_str().is_empty());
+            }
+            Ok(contract) => {
+                read.one();
+                prop_assert!(contract.findings().len() <= Contract::MAX_FINDINGS);
+                let mut versions = Versions::default();
+                versions.insert(1, contract.clone());
+                versions.insert(2, contract.clone());
+                let text = payload(&mut Draw::new(&payload_bytes), &Value::Null, LEVELS);
+                prop_assert!(contract.validate(&text).len() <= Contract::MAX_VIOLATIONS);
+                let _any = versions.upcast(&text, 1, 2);
+                let changes = compatibility::check(&versions, 2, Mode::FullTransitive);
+                // The same text twice: only up-casts can make it something else.
+                prop_assert!(
+                    changes.is_empty() || contract.has_upcasts(),
+                    "{schema} {changes:?}"
+                );
+            }
+        }
+        Ok(())
+    });
+    run.unwrap();
+    read.at_least(300);
+    refused.at_least(300);
+}
