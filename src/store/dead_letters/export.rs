@@ -7,11 +7,11 @@
 use chrono::NaiveDate;
 use sqlx::{AssertSqlSafe, Postgres, Transaction};
 
-use super::listed_columns;
 use super::{
     DeadLetters,
     one::{Letter, letter_columns},
 };
+use super::{listed_columns, with_messages};
 use crate::store::{StoreError, connect::begin};
 
 /// Rows of one fetch: at the largest body and headers some megabytes.
@@ -40,9 +40,10 @@ impl DeadLetters<'_> {
         }
         // A declaration takes no bound value; a date has digits and hyphens only.
         let declare = format!(
-            "DECLARE dead_letters_of_day NO SCROLL CURSOR FOR SELECT {} FROM tidegate.dead_letters d \
+            "DECLARE dead_letters_of_day NO SCROLL CURSOR FOR SELECT {} FROM {} \
              WHERE d.day = '{}' ORDER BY d.archived_at, d.id",
             letter_columns!(),
+            with_messages!(),
             day.format("%Y-%m-%d")
         );
         sqlx::query(AssertSqlSafe(declare))
