@@ -1,7 +1,7 @@
 //! All dead letters of a day, as they were at one moment, a few at a time.
 //!
 //! May import: sqlx. A cursor of the server holds the place, within one transaction that only reads: what is archived, repaired
-//! or dropped meanwhile changes nothing, and no more than [`FETCH`] rows are here at once. Silence of the reader for longer than
+//! or dropped meanwhile changes nothing, and no more than `FETCH` rows are here at once. Silence of the reader for longer than
 //! the session allows within a transaction ends it, which is an error and never a shorter answer.
 
 use chrono::NaiveDate;

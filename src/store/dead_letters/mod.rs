@@ -6,7 +6,7 @@
 //! |---|---|
 //! | [`archive`] | how they come in, each once |
 //! | [`days`] | a partition for each day, made and dropped |
-//! | [`filter`] | which ones are meant, as SQL |
+//! | `filter` | which ones are meant, as SQL |
 //! | [`look`] | pages of them |
 //! | [`runs`] | replay runs: begun, held by one process at a time, ended |
 //! | [`replay`] | what a run claims |
