@@ -1,7 +1,7 @@
 -- Dead letters: what failed for good, as it was sent, and what people do about it.
 --
--- One table, a partition for each day (UTC) in which messages came into the archive; the archivist makes them, retention
--- drops them. What is counted is kept beside it, so that no count reads the table.
+-- Two tables, a partition of each for each day (UTC) in which messages came into the archive; the archivist makes them, retention
+-- drops them. What is counted is kept beside them, so that no count reads the tables.
 
 CREATE TABLE tidegate.dead_letters (
     -- The day it was archived, by the database's clock: a message that waited in task.dead.queue for a month is kept as long
@@ -26,12 +26,6 @@ CREATE TABLE tidegate.dead_letters (
     error           text NOT NULL CHECK (octet_length(error) <= 16384),
     attempts        integer NOT NULL CHECK (attempts >= 0),
     fingerprint     bytea NOT NULL CHECK (octet_length(fingerprint) = 16),
-    -- The bytes that were sent. Never rewritten: an edit goes into what a replay sends.
-    body            bytea NOT NULL,
-    -- All properties and headers, types kept: JSON text in ASCII, with NUL and bytes that are no text in base64. No jsonb, which
-    -- refuses NUL and rewrites numbers.
-    properties      text NOT NULL,
-
     -- Its repair.
     state           text COLLATE "C" NOT NULL DEFAULT 'OPEN' CHECK (state IN ('OPEN', 'REPLAYING', 'REPLAYED', 'DISCARDED')),
     -- The run that has claimed or sent it.
@@ -42,7 +36,7 @@ CREATE TABLE tidegate.dead_letters (
     -- The run whose edit did not fit it; that run doesn't try again.
     refused_by      uuid,
     -- The row of audit_log that says who discarded it, and why.
-    discarded_in    bigint CHECK (discarded_in IS NULL OR state = 'DISCARDED'),
+    discarded_in    bigint CHECK ((discarded_in IS NOT NULL) = (state = 'DISCARDED')),
 
     -- The dead letter whose replay died here, and the run that sent it.
     parent_id       uuid,
@@ -54,15 +48,28 @@ CREATE TABLE tidegate.dead_letters (
     PRIMARY KEY (id, day)
 ) PARTITION BY RANGE (day);
 
+-- What was sent. Apart from what is known of it, which every step of a repair writes anew; this is never written again: an edit
+-- goes into what a replay sends.
+CREATE TABLE tidegate.dead_letter_messages (
+    day        date NOT NULL,
+    id         uuid NOT NULL,
+    body       bytea NOT NULL,
+    -- All properties and headers, types kept: JSON text in ASCII, with NUL and bytes that are no text in base64. No jsonb, which
+    -- refuses NUL and rewrites numbers.
+    properties text NOT NULL,
+    PRIMARY KEY (id, day)
+) PARTITION BY RANGE (day);
+
 -- The first pages of a list; the order of every walk.
 CREATE INDEX dead_letters_archived ON tidegate.dead_letters (archived_at, id);
 CREATE INDEX dead_letters_alike ON tidegate.dead_letters (fingerprint, archived_at, id);
 CREATE INDEX dead_letters_of_type ON tidegate.dead_letters (task_type, archived_at, id);
 CREATE INDEX dead_letters_of_task ON tidegate.dead_letters (task_id) WHERE task_id IS NOT NULL;
--- What a replay takes.
-CREATE INDEX dead_letters_open ON tidegate.dead_letters (archived_at, id) WHERE state = 'OPEN';
+-- What a replay takes: all that is OPEN. No index has `state` itself, so that a run which writes down what became of its claims
+-- changes nothing that is indexed, and Postgres needs no new entries for it (HOT).
+CREATE INDEX dead_letters_open ON tidegate.dead_letters (archived_at, id) WHERE replay_id IS NULL AND discarded_in IS NULL;
 -- What a run has claimed, and what it has sent.
-CREATE INDEX dead_letters_of_run ON tidegate.dead_letters (replay_id, state, id) WHERE replay_id IS NOT NULL;
+CREATE INDEX dead_letters_of_run ON tidegate.dead_letters (replay_id, id) WHERE replay_id IS NOT NULL;
 -- What a run's messages came to.
 CREATE INDEX dead_letters_sent_by ON tidegate.dead_letters (sent_by) WHERE sent_by IS NOT NULL;
 
@@ -137,7 +144,7 @@ CREATE TRIGGER dead_letters_recounted AFTER UPDATE ON tidegate.dead_letters
     REFERENCING OLD TABLE AS unchanged NEW TABLE AS changed
     FOR EACH STATEMENT EXECUTE FUNCTION tidegate.dead_letters_recounted();
 
--- What somebody deletes by hand is not counted any more.
+-- What somebody deletes by hand is not counted any more, and its message goes too.
 CREATE FUNCTION tidegate.dead_letters_uncounted() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $$
 BEGIN
     UPDATE tidegate.dead_letter_counts c SET
@@ -149,6 +156,7 @@ BEGIN
             count(*) FILTER (WHERE state = 'REPLAYED') AS replayed, count(*) FILTER (WHERE state = 'DISCARDED') AS discarded
         FROM gone GROUP BY day, fingerprint, queue
     ) AS d WHERE c.day = d.day AND c.fingerprint = d.fingerprint AND c.queue = d.queue;
+    DELETE FROM tidegate.dead_letter_messages m USING gone WHERE m.day = gone.day AND m.id = gone.id;
     RETURN NULL;
 END $$;
 CREATE TRIGGER dead_letters_uncounted AFTER DELETE ON tidegate.dead_letters
@@ -156,36 +164,43 @@ CREATE TRIGGER dead_letters_uncounted AFTER DELETE ON tidegate.dead_letters
 
 -- ----------------------------------------------------------------------------------------------------- days
 
--- The partitions: the days in each, from the first to the one after the last.
-CREATE FUNCTION tidegate.dead_letters_days() RETURNS TABLE (partition regclass, since date, until date)
+-- The partitions of dead_letters, or of another table like it: the days in each, from the first to the one after the last.
+CREATE FUNCTION tidegate.dead_letters_days(of regclass DEFAULT 'tidegate.dead_letters')
+RETURNS TABLE (partition regclass, since date, until date)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT c.oid::regclass, (b.bound)[1]::date, (b.bound)[2]::date
     FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid,
         LATERAL regexp_match(pg_get_expr(c.relpartbound, c.oid), $re$FROM \('([-0-9]+)'\) TO \('([-0-9]+)'\)$re$) AS b (bound)
-    WHERE i.inhparent = 'tidegate.dead_letters'::regclass AND b.bound IS NOT NULL AND NOT i.inhdetachpending
+    WHERE i.inhparent = of AND b.bound IS NOT NULL AND NOT i.inhdetachpending
 $$;
 
--- Makes the partition of a day unless there is one; whether it had to. Made apart and attached, it waits for nobody who reads
--- or writes, as CREATE TABLE … PARTITION OF would. Only days near today: who may call it may not fill the catalogue.
+-- Makes the partitions of a day unless they are there; whether one had to be made. Made apart and attached, they wait for nobody
+-- who reads or writes, as CREATE TABLE … PARTITION OF would. Only days near today: who may call it may not fill the catalogue.
 CREATE FUNCTION tidegate.dead_letters_make_day(of date) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '5s' AS $$
 DECLARE
-    name text := to_char(of, '"dead_letters_"YYYYMMDD');
+    parents CONSTANT regclass[] := ARRAY['tidegate.dead_letters', 'tidegate.dead_letter_messages'];
+    -- Half of a page of dead_letters stays free for what its rows become when a run settles them, which then costs no index
+    -- entries. Messages are written once.
+    fill CONSTANT integer[] := ARRAY[50, 100];
+    name text;
+    made boolean := false;
 BEGIN
-    IF EXISTS (SELECT FROM tidegate.dead_letters_days() d WHERE of >= d.since AND of < d.until) THEN
+    IF (SELECT count(*) FROM unnest(parents) AS p, tidegate.dead_letters_days(p) d WHERE of >= d.since AND of < d.until) = 2 THEN
         RETURN false;
     END IF;
     IF abs(of - (clock_timestamp() AT TIME ZONE 'UTC')::date) > 7 THEN
         RAISE EXCEPTION 'no partition is made for %, more than a week from today', of USING ERRCODE = '22023';
     END IF;
     PERFORM pg_advisory_xact_lock(8388346167592843635);
-    IF EXISTS (SELECT FROM tidegate.dead_letters_days() d WHERE of >= d.since AND of < d.until) THEN
-        RETURN false;
-    END IF;
-    EXECUTE format('CREATE TABLE tidegate.%I (LIKE tidegate.dead_letters INCLUDING ALL)', name);
-    EXECUTE format('ALTER TABLE tidegate.dead_letters ATTACH PARTITION tidegate.%I FOR VALUES FROM (%L) TO (%L)',
-        name, of, of + 1);
-    RETURN true;
+    FOR n IN 1 .. 2 LOOP
+        CONTINUE WHEN EXISTS (SELECT FROM tidegate.dead_letters_days(parents[n]) d WHERE of >= d.since AND of < d.until);
+        name := (ARRAY['dead_letters_', 'dead_letter_messages_'])[n] || to_char(of, 'YYYYMMDD');
+        EXECUTE format('CREATE TABLE tidegate.%I (LIKE %s INCLUDING ALL) WITH (fillfactor = %s)', name, parents[n], fill[n]);
+        EXECUTE format('ALTER TABLE %s ATTACH PARTITION tidegate.%I FOR VALUES FROM (%L) TO (%L)', parents[n], name, of, of + 1);
+        made := true;
+    END LOOP;
+    RETURN made;
 END $$;
 
 -- Drops the oldest partition that has nothing younger than so many seconds, with its counts; a row says what went, none that
@@ -197,6 +212,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 DECLARE
     day_kept date := ((clock_timestamp() - make_interval(secs => keep)) AT TIME ZONE 'UTC')::date;
     oldest regclass;
+    messages regclass;
 BEGIN
     -- One at a time, the others have nothing to do.
     IF NOT pg_try_advisory_xact_lock(8388346167593955184) THEN
@@ -209,7 +225,7 @@ BEGIN
     IF oldest IS NULL THEN
         RETURN;
     END IF;
-    LOCK TABLE ONLY tidegate.dead_letters IN ACCESS EXCLUSIVE MODE;
+    LOCK TABLE ONLY tidegate.dead_letters, ONLY tidegate.dead_letter_messages IN ACCESS EXCLUSIVE MODE;
     SELECT coalesce(sum(c.open + c.replaying + c.replayed + c.discarded), 0), coalesce(sum(c.open), 0) INTO letters, open
     FROM tidegate.dead_letter_counts c WHERE c.day >= dead_letters_drop_day.since AND c.day < dead_letters_drop_day.until;
     -- Claimed between the look and the lock.
@@ -219,6 +235,10 @@ BEGIN
     END IF;
     DELETE FROM tidegate.dead_letter_counts c
     WHERE c.day >= dead_letters_drop_day.since AND c.day < dead_letters_drop_day.until;
+    FOR messages IN SELECT d.partition FROM tidegate.dead_letters_days('tidegate.dead_letter_messages') d
+        WHERE d.since >= dead_letters_drop_day.since AND d.until <= dead_letters_drop_day.until LOOP
+        EXECUTE format('DROP TABLE %s', messages);
+    END LOOP;
     EXECUTE format('DROP TABLE %s', oldest);
     RETURN NEXT;
 END $$;
@@ -254,7 +274,7 @@ CREATE TABLE tidegate.replays (
     owner        text NOT NULL CHECK (octet_length(owner) BETWEEN 1 AND 255),
     fence        bigint NOT NULL DEFAULT 1,
     lease_until  timestamptz NOT NULL
-) WITH (fillfactor = 50);
+) WITH (fillfactor = 90);
 CREATE INDEX replays_running ON tidegate.replays (lease_until) WHERE state = 'RUNNING';
 CREATE INDEX replays_began ON tidegate.replays (began_at, id);
 
@@ -296,4 +316,4 @@ CREATE TABLE tidegate.digests (
 );
 
 REVOKE ALL ON FUNCTION tidegate.dead_letters_counted(), tidegate.dead_letters_recounted(), tidegate.dead_letters_uncounted(),
-    tidegate.dead_letters_days(), tidegate.dead_letters_make_day(date), tidegate.dead_letters_drop_day(double precision) FROM PUBLIC;
+    tidegate.dead_letters_days(regclass), tidegate.dead_letters_make_day(date), tidegate.dead_letters_drop_day(double precision) FROM PUBLIC;

@@ -53,6 +53,9 @@ async fn by_replay(broker: &Broker, bodies: &[String]) -> Duration {
     archive(&database, bodies).await;
     database.execute("VACUUM (ANALYZE) tidegate.dead_letters").await;
     database
+        .execute("VACUUM (ANALYZE) tidegate.dead_letter_messages")
+        .await;
+    database
         .execute("VACUUM (ANALYZE) tidegate.dead_letter_counts")
         .await;
     database.execute("CHECKPOINT").await;
@@ -106,13 +109,16 @@ async fn archive(database: &Database, bodies: &[String]) {
     // Ids have the time of death in front, as the archivist's do.
     for (at, some) in bodies.chunks(5_000).enumerate() {
         sqlx::query(
-            "INSERT INTO tidegate.dead_letters (day, id, archived_at, died_at, task_id, task_type, queue, routing_key, reason, \
-               error_kind, error, attempts, fingerprint, body, properties) \
-             SELECT (t AT TIME ZONE 'UTC')::date, (lpad(to_hex((extract(epoch FROM t) * 1000)::bigint), 12, '0') || substr(md5(body), 1, 20))::uuid, t, t, body::json ->> 'taskId', $2, $3, $2, 'rejected', \
-               'declined', 'the bank says no', 4, decode(md5((n % $4)::text), 'hex'), convert_to(body, 'UTF8'), $5 \
-             FROM unnest($1::text[]) WITH ORDINALITY AS b (body, n), \
-               LATERAL (SELECT greatest(clock_timestamp() - interval '1 hour', date_trunc('day', clock_timestamp(), 'UTC')) \
-                 + interval '1 microsecond' * ($6 + n)) AS a (t)",
+            "WITH letters AS (SELECT (t AT TIME ZONE 'UTC')::date AS day, (lpad(to_hex((extract(epoch FROM t) * 1000)::bigint), 12, '0') || substr(md5(body), 1, 20))::uuid AS id, t, body, n \
+               FROM unnest($1::text[]) WITH ORDINALITY AS b (body, n), \
+                 LATERAL (SELECT greatest(clock_timestamp() - interval '1 hour', date_trunc('day', clock_timestamp(), 'UTC')) \
+                   + interval '1 microsecond' * ($6 + n)) AS a (t)\
+             ), messages AS (\
+               INSERT INTO tidegate.dead_letter_messages (day, id, body, properties) SELECT day, id, convert_to(body, 'UTF8'), $5 FROM letters\
+             ) INSERT INTO tidegate.dead_letters (day, id, archived_at, died_at, task_id, task_type, queue, routing_key, reason, \
+               error_kind, error, attempts, fingerprint) \
+             SELECT day, id, t, t, body::json ->> 'taskId', $2, $3, $2, 'rejected', 'declined', 'the bank says no', 4, \
+               decode(md5((n % $4)::text), 'hex') FROM letters",
         )
         .bind(some)
         .bind(TASK_TYPE)

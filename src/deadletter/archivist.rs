@@ -1,7 +1,8 @@
 //! Reads `task.dead.queue` into the archive.
 //!
-//! May import: `broker`, `store`, `supervisor`, `telemetry`. In this order: insert, commit, acknowledge. Dying before the commit,
-//! the messages are in the queue as before; dying after it, they come again and are found by their ids. While Postgres is away
+//! May import: `broker`, `publish`, `store`, `supervisor`, `telemetry`. In this order: insert, commit, tell the rows of the tasks,
+//! acknowledge. Dying before the commit, the messages are in the queue as before; dying after it, they come again, are found by
+//! their ids, and their rows are told again. While Postgres is away
 //! nothing is acknowledged: after a minute what is held goes back, and nothing is taken again until Postgres answers.
 //!
 //! A message that Postgres refuses is found by halving its batch. It is held unacknowledged for ten minutes, where
@@ -9,6 +10,7 @@
 
 mod batch;
 mod refused;
+mod rows;
 
 use std::time::Duration;
 
@@ -177,6 +179,7 @@ impl Desk<'_> {
                 Ok(archived) => {
                     self.clock = Clock::new(archived.now);
                     told(&part, &archived);
+                    rows::tell(&self.archivist.store, &part).await;
                     for taken in part {
                         // Stale: it comes again, and is there already.
                         let _ = taken.incoming.ack();

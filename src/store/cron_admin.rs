@@ -207,7 +207,7 @@ const INSERT: &str = with_definitions!(
     "ends_at, max_retries, timeout_ms, priority, owner) ",
     "SELECT name, task_type, cron_expression, time_zone, payload, payload_version, exchange, routing_key, ",
     "coalesce(enabled, true), misfire_policy, catch_up_limit, overlap_policy, jitter_ms, starts_at, ends_at, ",
-    "max_retries, timeout_ms, priority, owner FROM d WHERE name = ANY ($2) ON CONFLICT (name) DO NOTHING"
+    "max_retries, timeout_ms, priority, owner FROM d WHERE name = ANY ($2) ORDER BY name ON CONFLICT (name) DO NOTHING"
 );
 
 const UPDATE_CRONTAB: &str = with_definitions!(

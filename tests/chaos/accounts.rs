@@ -19,7 +19,7 @@ impl DeadLetters {
     /// What is in the archive now. A message id that is not the id in the body fails the test.
     pub(crate) async fn archived(sql: &PgPool) -> sqlx::Result<Self> {
         let rows: Vec<(Vec<u8>, String, String)> =
-            sqlx::query_as("SELECT body, properties, reason FROM tidegate.dead_letters")
+            sqlx::query_as("SELECT body, properties, reason FROM tidegate.dead_letters JOIN tidegate.dead_letter_messages USING (day, id)")
                 .fetch_all(sql)
                 .await?;
         let mut all = Self::default();

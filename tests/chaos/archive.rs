@@ -100,7 +100,7 @@ async fn every_dead_letter_is_archived_while_broker_database_and_archivists_are_
     // One death is one row: rows of one task are deaths of their own, each named by whoever dead-lettered it.
     let named_twice: i64 = sqlx::query_scalar(
         "SELECT count(*) - count(DISTINCT substring(properties FROM 'x-task-dead-letter-id\":{\"t\":\"S\",\"v\":\"([-0-9a-f]{36})')) \
-         FROM tidegate.dead_letters",
+         FROM tidegate.dead_letter_messages",
     )
     .fetch_one(&sql)
     .await

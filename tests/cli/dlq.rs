@@ -29,18 +29,24 @@ impl Archive {
         assert_eq!(tidegate.run(&["migrate"]).code, 0);
         for statement in [
             "CREATE TABLE tidegate.dead_letters_20260301 PARTITION OF tidegate.dead_letters FOR VALUES FROM ('2026-03-01') TO ('2026-03-02')",
+            "CREATE TABLE tidegate.dead_letter_messages_20260301 PARTITION OF tidegate.dead_letter_messages \
+             FOR VALUES FROM ('2026-03-01') TO ('2026-03-02')",
             "INSERT INTO tidegate.dead_letters (day, id, archived_at, died_at, first_failed_at, task_id, task_type, queue, routing_key, reason, \
-               error_kind, error, attempts, fingerprint, body, properties) \
+               error_kind, error, attempts, fingerprint) \
              SELECT '2026-03-01', id::uuid, at::timestamptz, at::timestamptz, '2026-03-01T09:00:00Z', 't-' || n, 'order.close', 'order.close.queue', \
-               'order.close', 'retries_exhausted', 'http_503', 'no answer for order ' || n, 4, decode(md5('a'), 'hex'), \
-               convert_to('{\"taskId\":\"t-' || n || '\",\"payload\":{\"amount\":1.10,\"n\":9007199254740993}}', 'UTF8'), \
-               '{\"properties\":{\"content_type\":\"application/json\"},\"headers\":{\"tenant\":{\"t\":\"S\",\"v\":\"acme\"}}}' \
+               'order.close', 'retries_exhausted', 'http_503', 'no answer for order ' || n, 4, decode(md5('a'), 'hex') \
              FROM (VALUES (1, '0196a5e0-7f20-7f1b-ae7d-00000000000f', '2026-03-01T10:00:00Z'), \
                           (2, '0196a5e0-7f20-7f1b-ae7d-000000000010', '2026-03-01T11:00:00Z')) AS v (n, id, at)",
-            "INSERT INTO tidegate.dead_letters (day, id, archived_at, died_at, queue, reason, error_kind, error, attempts, fingerprint, body, properties) \
+            "INSERT INTO tidegate.dead_letters (day, id, archived_at, died_at, queue, reason, error_kind, error, attempts, fingerprint) \
              VALUES ('2026-03-01', '0196b000-0000-7000-8000-000000000001', '2026-03-01T12:00:00Z', '2026-03-01T12:00:00Z', E'q\\u009b31m', \
-               'invalid_envelope', 'body', E'the byte \\x1b[2J is no JSON', 1, decode(md5('b'), 'hex'), '\\x1b5b324aff00', \
-               '{\"properties\":{},\"headers\":{\"x\\u001b\":{\"t\":\"S\",\"v\":\"\\u202e\\u001b[2J\"}}}')",
+               'invalid_envelope', 'body', E'the byte \\x1b[2J is no JSON', 1, decode(md5('b'), 'hex'))",
+            "INSERT INTO tidegate.dead_letter_messages (day, id, body, properties) SELECT day, id, \
+               convert_to('{\"taskId\":\"' || task_id || '\",\"payload\":{\"amount\":1.10,\"n\":9007199254740993}}', 'UTF8'), \
+               '{\"properties\":{\"content_type\":\"application/json\"},\"headers\":{\"tenant\":{\"t\":\"S\",\"v\":\"acme\"}}}' \
+             FROM tidegate.dead_letters WHERE task_id IS NOT NULL",
+            "INSERT INTO tidegate.dead_letter_messages (day, id, body, properties) SELECT day, id, '\\x1b5b324aff00', \
+               '{\"properties\":{},\"headers\":{\"x\\u001b\":{\"t\":\"S\",\"v\":\"\\u202e\\u001b[2J\"}}}' \
+             FROM tidegate.dead_letters WHERE task_id IS NULL",
         ] {
             sqlx::query(statement).execute(&sql).await.unwrap();
         }

@@ -42,14 +42,15 @@ impl Stage {
             .await
             .unwrap();
         sqlx::query(
-            "INSERT INTO tidegate.dead_letters (day, id, archived_at, died_at, task_id, task_type, queue, routing_key, reason, \
-               error_kind, error, attempts, fingerprint, body, properties) \
+            "WITH letters AS (INSERT INTO tidegate.dead_letters (day, id, archived_at, died_at, task_id, task_type, queue, routing_key, reason, \
+               error_kind, error, attempts, fingerprint) \
              SELECT (t AT TIME ZONE 'UTC')::date, gen_random_uuid(), t, t, $1 || '-' || n, $1, 'order.close.queue', \
-               'order.close.timeout', 'rejected', 'declined', 'card declined', 4, decode(md5($1), 'hex'), \
-               convert_to(format('{\"taskId\":\"%s-%s\",\"taskType\":\"%s\",\"payload\":{\"n\":1.10}}', $1, n, $1), 'UTF8'), \
-               '{\"properties\":{},\"headers\":{}}' \
+               'order.close.timeout', 'rejected', 'declined', 'card declined', 4, decode(md5($1), 'hex') \
              FROM generate_series(1, $2) AS n, \
-               LATERAL (SELECT clock_timestamp() - interval '1 millisecond' * n) AS at (t)",
+               LATERAL (SELECT clock_timestamp() - interval '1 millisecond' * n) AS at (t) RETURNING day, id, task_id) \
+             INSERT INTO tidegate.dead_letter_messages (day, id, body, properties) SELECT day, id, \
+               convert_to(format('{\"taskId\":\"%s\",\"taskType\":\"%s\",\"payload\":{\"n\":1.10}}', task_id, $1), 'UTF8'), \
+               '{\"properties\":{},\"headers\":{}}' FROM letters",
         )
         .bind(task_type)
         .bind(count)

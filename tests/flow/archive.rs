@@ -1,6 +1,7 @@
 //! Dead letters from wherever they come end in the archive, each once, whatever happens to archivist, database or broker.
 
 pub(crate) mod archived;
+mod rows;
 mod trouble;
 
 use tidegate::{

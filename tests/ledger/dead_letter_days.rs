@@ -134,6 +134,12 @@ async fn days_that_were_kept_long_enough_go_with_their_counts() {
     // Not even with nothing kept is today dropped.
     keep(&db.store, &settings(Some(0))).await.unwrap();
     assert_eq!(days(&db).await.len(), 2);
+    // Messages go with what is known of them.
+    let messages = "SELECT count(*) FROM tidegate.dead_letters_days('tidegate.dead_letter_messages')";
+    assert_eq!(db.one::<i64>(messages).await, 2);
+    let alone = "SELECT count(*) FROM tidegate.dead_letter_messages m WHERE NOT EXISTS \
+                 (SELECT FROM tidegate.dead_letters d WHERE d.day = m.day AND d.id = m.id)";
+    assert_eq!(db.one::<i64>(alone).await, 0);
 }
 
 #[tokio::test]

@@ -28,18 +28,23 @@ async fn fill(db: &Database) {
     .await;
     sqlx::query(
         "INSERT INTO tidegate.dead_letters (day, id, archived_at, died_at, task_id, task_type, queue, reason, error_kind, error, attempts, \
-           fingerprint, body, properties, state) \
+           fingerprint, state, discarded_in) \
          SELECT (at AT TIME ZONE 'UTC')::date, gen_random_uuid(), at, at - interval '1 second', 't-' || n, 'order.kind' || n % 20, \
            'order.queue' || n % 4, CASE WHEN n % 8 = 0 THEN 'rejected' ELSE 'retries_exhausted' END, 'http_503', \
            'no answer from 10.0.0.' || n % 256 || ' for order ' || n, 4, decode(md5((n % 40)::text), 'hex'), \
-           convert_to('{\"taskType\":\"order.kind\",\"payload\":{\"n\":' || n || '}}', 'UTF8'), '{\"properties\":{},\"headers\":{}}', \
-           CASE WHEN n % 3 = 0 THEN 'DISCARDED' ELSE 'OPEN' END \
+           CASE WHEN n % 3 = 0 THEN 'DISCARDED' ELSE 'OPEN' END, CASE WHEN n % 3 = 0 THEN 0 END \
          FROM generate_series(1, $1) n, LATERAL (SELECT '2026-03-28T00:00:00Z'::timestamptz + n * interval '96 hours' / ($1 + 1) AS at) AS t",
     )
     .bind(ROWS)
     .execute(&db.sql)
     .await
     .unwrap();
+    db.run(
+        "CREATE TABLE tidegate.all_messages PARTITION OF tidegate.dead_letter_messages DEFAULT; \
+         INSERT INTO tidegate.dead_letter_messages (day, id, body, properties) \
+         SELECT day, id, convert_to('{\"taskId\":\"' || task_id || '\"}', 'UTF8'), '{\"properties\":{},\"headers\":{}}' FROM tidegate.dead_letters",
+    )
+    .await;
 }
 
 /// Rows of the archive read so far: from end to end, and by index.
@@ -101,7 +106,8 @@ async fn groups_and_pages_read_what_they_show() {
         for (words, most) in [
             (&[][..], 60),
             (&["type=order.#"], 60),
-            (&["type=order.kind7"], 60),
+            // The planner may read past twenty of other types for each, in the order of the list.
+            (&["type=order.kind7"], 1_200),
             (&[&fingerprint], 60),
             (&["state=open"], 100),
             (&["state=open", "type=order.kind7"], 1_200),
@@ -155,7 +161,7 @@ async fn groups_and_pages_read_what_they_show() {
             "reads from end to end, analysed: {analysed}"
         );
         assert!(
-            after.1 - before.1 <= 2 * new + 60,
+            after.1 - before.1 <= 2 * new + 100,
             "{} rows, {new} of them new, analysed: {analysed}",
             after.1 - before.1
         );

@@ -211,7 +211,7 @@ async fn a_role_with_the_documented_rights_looks_and_discards() {
     let role = format!("operator_{}", uuid::Uuid::now_v7().simple());
     db.run(&format!(
         "CREATE ROLE {role}; GRANT USAGE ON SCHEMA tidegate TO {role}; \
-         GRANT SELECT ON tidegate.dead_letters, tidegate.dead_letter_counts, tidegate.replays, tidegate.audit_log TO {role}"
+         GRANT SELECT ON tidegate.dead_letters, tidegate.dead_letter_messages, tidegate.dead_letter_counts, tidegate.replays, tidegate.audit_log TO {role}"
     ))
     .await;
     let theirs = db.store_as(&role);

@@ -110,7 +110,8 @@ async fn counts_follow_every_change() {
     let (db, _) = filled().await;
     db.execute(
         "UPDATE tidegate.dead_letters SET state = CASE WHEN queue LIKE '%1' THEN 'DISCARDED' ELSE 'REPLAYED' END, \
-         replay_id = CASE WHEN queue LIKE '%1' THEN NULL ELSE gen_random_uuid() END WHERE reason = 'retries_exhausted'",
+         replay_id = CASE WHEN queue LIKE '%1' THEN NULL ELSE gen_random_uuid() END, \
+         discarded_in = CASE WHEN queue LIKE '%1' THEN 0 END WHERE reason = 'retries_exhausted'",
     )
     .await;
     db.execute(

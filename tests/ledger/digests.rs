@@ -188,7 +188,7 @@ async fn numbers_are_those_of_the_span_and_of_what_is_open() {
     letters[6].reason = DeadReason::Expired;
     archive(&db, &letters).await;
     db.execute(
-        "UPDATE tidegate.dead_letters SET state = 'DISCARDED' WHERE archived_at = '2026-02-28T23:59:00Z'",
+        "UPDATE tidegate.dead_letters SET state = 'DISCARDED', discarded_in = 0 WHERE archived_at = '2026-02-28T23:59:00Z'",
     )
     .await;
     let span = Due {

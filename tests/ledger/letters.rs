@@ -73,7 +73,7 @@ pub(crate) async fn archive(db: &Database, letters: &[Letter]) {
     }
     let mut sql = QueryBuilder::<Postgres>::new(
         "INSERT INTO tidegate.dead_letters (day, id, archived_at, died_at, task_id, task_type, queue, reason, \
-         error_kind, error, attempts, fingerprint, body, properties, state, replay_id) ",
+         error_kind, error, attempts, fingerprint, state, replay_id, discarded_in) ",
     );
     sql.push_values(letters, |mut row, letter| {
         let replayed = matches!(
@@ -92,21 +92,32 @@ pub(crate) async fn archive(db: &Database, letters: &[Letter]) {
             .push_bind(letter.error.clone())
             .push_bind(4_i32)
             .push_bind(letter.fingerprint().0.to_vec())
-            .push_bind(letter.body.clone())
-            .push_bind(letter.properties.clone())
             .push_bind(letter.state.as_str())
-            .push_bind(replayed.then_some(Uuid::nil()));
+            .push_bind(replayed.then_some(Uuid::nil()))
+            .push_bind((letter.state == DeadLetterState::Discarded).then_some(0_i64));
+    });
+    sql.build().execute(&db.sql).await.unwrap();
+    let mut sql = QueryBuilder::<Postgres>::new(
+        "INSERT INTO tidegate.dead_letter_messages (day, id, body, properties) ",
+    );
+    sql.push_values(letters, |mut row, letter| {
+        row.push_bind(letter.day())
+            .push_bind(letter.id)
+            .push_bind(letter.body.clone())
+            .push_bind(letter.properties.clone());
     });
     sql.build().execute(&db.sql).await.unwrap();
 }
 
-/// Makes the partition of `day`, unless it is there.
+/// Makes the partitions of `day`, unless they are there.
 pub(crate) async fn partition(db: &Database, day: NaiveDate) {
     let next = day.succ_opt().unwrap();
-    db.run(&format!(
-        "CREATE TABLE IF NOT EXISTS tidegate.dead_letters_{} PARTITION OF tidegate.dead_letters \
-         FOR VALUES FROM ('{day}') TO ('{next}')",
-        day.format("%Y%m%d")
-    ))
-    .await;
+    for parent in ["dead_letters", "dead_letter_messages"] {
+        db.run(&format!(
+            "CREATE TABLE IF NOT EXISTS tidegate.{parent}_{} PARTITION OF tidegate.{parent} \
+             FOR VALUES FROM ('{day}') TO ('{next}')",
+            day.format("%Y%m%d")
+        ))
+        .await;
+    }
 }

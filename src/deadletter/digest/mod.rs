@@ -7,7 +7,7 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`render`] | numbers as a message; pure |
+//! | [`mod@render`] | numbers as a message; pure |
 //! | [`post`] | the message to the webhook |
 
 pub mod post;

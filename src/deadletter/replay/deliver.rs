@@ -26,10 +26,7 @@ use super::{
 };
 use crate::{
     publish::SendError,
-    store::dead_letters::{
-        replay::{Claimed, Settled},
-        runs::Hold,
-    },
+    store::dead_letters::{replay::Claimed, runs::Hold, settle::Settled},
     supervisor::backoff,
     telemetry::dead_letters,
 };

@@ -315,20 +315,26 @@ fn parentage(letter: &NewDeadLetter, ancestors: &HashMap<DeadLetterId, Ancestor>
 }
 
 /// The day is $1. Whether an id is on an earlier one is looked up one by one, on the days from its death on; $2, the earliest of
-/// all, lets the plan leave out whole partitions.
+/// all, lets the plan leave out whole partitions. In the order of the ids: two batches with the same messages wait for each
+/// other's rows in one direction only.
 #[doc(hidden)]
-pub const INSERT: &str = "INSERT INTO tidegate.dead_letters (day, id, died_at, first_failed_at, task_id, task_type, queue, routing_key, reason, \
-       error_kind, error, attempts, fingerprint, body, properties, parent_id, sent_by, deaths) \
-     SELECT $1::date, n.id, least(n.died_at, clock_timestamp()), n.first_failed_at, n.task_id, n.task_type, n.queue, \
-       n.routing_key, n.reason, n.error_kind, n.error, n.attempts, n.fingerprint, n.body, n.properties, n.parent_id, n.sent_by, \
-       n.deaths \
-     FROM unnest($3::uuid[], $4::date[], $5::timestamptz[], $6::timestamptz[], $7::text[], $8::text[], $9::text[], $10::text[], \
-         $11::text[], $12::text[], $13::text[], $14::integer[], $15::bytea[], $16::bytea[], $17::text[], $18::uuid[], \
-         $19::uuid[], $20::integer[]) \
-       AS n (id, since, died_at, first_failed_at, task_id, task_type, queue, routing_key, reason, error_kind, error, attempts, \
-         fingerprint, body, properties, parent_id, sent_by, deaths) \
-       LEFT JOIN LATERAL (SELECT true AS there FROM tidegate.dead_letters \
-         WHERE id = n.id AND day >= n.since AND day >= $2::date AND day < $1::date LIMIT 1 OFFSET 0) AS d ON true \
-     WHERE d.there IS NULL \
-     ON CONFLICT (id, day) DO NOTHING \
-     RETURNING id";
+pub const INSERT: &str = "WITH arrived AS MATERIALIZED (\
+       SELECT n.* FROM unnest($3::uuid[], $4::date[], $5::timestamptz[], $6::timestamptz[], $7::text[], $8::text[], $9::text[], \
+           $10::text[], $11::text[], $12::text[], $13::text[], $14::integer[], $15::bytea[], $16::bytea[], $17::text[], $18::uuid[], \
+           $19::uuid[], $20::integer[]) \
+         AS n (id, since, died_at, first_failed_at, task_id, task_type, queue, routing_key, reason, error_kind, error, attempts, \
+           fingerprint, body, properties, parent_id, sent_by, deaths) \
+         LEFT JOIN LATERAL (SELECT true AS there FROM tidegate.dead_letters \
+           WHERE id = n.id AND day >= n.since AND day >= $2::date AND day < $1::date LIMIT 1 OFFSET 0) AS d ON true \
+       WHERE d.there IS NULL ORDER BY n.id\
+     ), new AS (\
+       INSERT INTO tidegate.dead_letters (day, id, died_at, first_failed_at, task_id, task_type, queue, routing_key, reason, \
+         error_kind, error, attempts, fingerprint, parent_id, sent_by, deaths) \
+       SELECT $1::date, id, least(died_at, clock_timestamp()), first_failed_at, task_id, task_type, queue, routing_key, reason, \
+         error_kind, error, attempts, fingerprint, parent_id, sent_by, deaths FROM arrived \
+       ON CONFLICT (id, day) DO NOTHING RETURNING id\
+     ), messages AS (\
+       INSERT INTO tidegate.dead_letter_messages (day, id, body, properties) \
+       SELECT $1::date, id, body, properties FROM arrived JOIN new USING (id) \
+       ON CONFLICT (id, day) DO NOTHING\
+     ) SELECT id FROM new";

@@ -9,7 +9,7 @@ use sqlx::{Postgres, QueryBuilder};
 use tidegate_core::dead_letter_filter::{Condition, Filter};
 use uuid::Uuid;
 
-use super::{DeadLetters, filter, look::push_day};
+use super::{DeadLetters, filter, is_open, look::push_day};
 use crate::store::{
     StoreError,
     audit::{self, Entry, what},
@@ -65,7 +65,7 @@ impl DeadLetters<'_> {
     async fn candidates(&self, discard: &Discard<'_>, day: NaiveDate) -> Result<Vec<Uuid>, StoreError> {
         let mut sql = QueryBuilder::<Postgres>::new("SELECT d.id FROM tidegate.dead_letters d WHERE ");
         push_day(&mut sql, day);
-        sql.push(" AND d.state = 'OPEN' AND d.archived_at <= ")
+        sql.push(concat!(" AND ", is_open!(), " AND d.archived_at <= "))
             .push_bind(discard.until);
         filter::push(&mut sql, discard.filter);
         sql.push(" ORDER BY d.archived_at, d.id LIMIT ").push_bind(BATCH);

@@ -1,17 +1,17 @@
 //! All dead letters of a day, as they were at one moment, a few at a time.
 //!
 //! May import: sqlx. A cursor of the server holds the place, within one transaction that only reads: what is archived, repaired
-//! or dropped meanwhile changes nothing, and no more than [`FETCH`] rows are here at once. Silence of the reader for longer than
+//! or dropped meanwhile changes nothing, and no more than `FETCH` rows are here at once. Silence of the reader for longer than
 //! the session allows within a transaction ends it, which is an error and never a shorter answer.
 
 use chrono::NaiveDate;
 use sqlx::{AssertSqlSafe, Postgres, Transaction};
 
-use super::listed_columns;
 use super::{
     DeadLetters,
     one::{Letter, letter_columns},
 };
+use super::{listed_columns, with_messages};
 use crate::store::{StoreError, connect::begin};
 
 /// Rows of one fetch: at the largest body and headers some megabytes.
@@ -40,9 +40,10 @@ impl DeadLetters<'_> {
         }
         // A declaration takes no bound value; a date has digits and hyphens only.
         let declare = format!(
-            "DECLARE dead_letters_of_day NO SCROLL CURSOR FOR SELECT {} FROM tidegate.dead_letters d \
+            "DECLARE dead_letters_of_day NO SCROLL CURSOR FOR SELECT {} FROM {} \
              WHERE d.day = '{}' ORDER BY d.archived_at, d.id",
             letter_columns!(),
+            with_messages!(),
             day.format("%Y-%m-%d")
         );
         sqlx::query(AssertSqlSafe(declare))

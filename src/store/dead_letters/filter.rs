@@ -6,10 +6,13 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use sqlx::{Encode, Postgres, QueryBuilder, Type, postgres::PgHasArrayType};
 use tidegate_core::{
+    dead_letter::DeadLetterState,
     dead_letter_filter::{Condition, Filter, TypeIs},
     topic::Pattern,
 };
 use uuid::Uuid;
+
+use super::is_open;
 
 /// Patterns in one regular expression: a session of Postgres keeps 32 compiled ones, and [`Filter::MAX_VALUES`] patterns
 /// make no more.
@@ -91,6 +94,9 @@ fn push_condition(query: &mut QueryBuilder<Postgres>, condition: &Condition) {
                     .push_bind(text.clone())
                     .push(") > 0");
             }
+        }
+        Condition::State(states) if states[..] == [DeadLetterState::Open] => {
+            query.push(is_open!());
         }
         Condition::State(states) => {
             push_any(
@@ -280,7 +286,11 @@ mod tests {
     #[test]
     fn one_value_is_asked_for_by_equality() {
         assert_eq!(sql(&["type=order.close"]), "WHERE true AND (d.task_type = $1)");
-        assert_eq!(sql(&["state=open"]), "WHERE true AND (d.state = $1)");
+        assert_eq!(sql(&["state=replayed"]), "WHERE true AND (d.state = $1)");
+        assert_eq!(
+            sql(&["state=open"]),
+            "WHERE true AND (d.state = 'OPEN' AND d.replay_id IS NULL AND d.discarded_in IS NULL)"
+        );
         assert_eq!(
             sql(&["reason=rejected", "reason=expired"]),
             "WHERE true AND (d.reason = ANY ($1))"

@@ -6,10 +6,11 @@
 //! |---|---|
 //! | [`archive`] | how they come in, each once |
 //! | [`days`] | a partition for each day, made and dropped |
-//! | [`filter`] | which ones are meant, as SQL |
+//! | `filter` | which ones are meant, as SQL |
 //! | [`look`] | pages of them |
 //! | [`runs`] | replay runs: begun, held by one process at a time, ended |
-//! | [`replay`] | what a run claims, and what became of it |
+//! | [`replay`] | what a run claims |
+//! | [`settle`] | what became of that |
 //! | [`outcomes`] | what a run's messages did, and who had what it wanted |
 //! | [`groups`] | what they have in common, and how many there are |
 //! | [`one`] | one with all that is known of it |
@@ -27,6 +28,7 @@ pub mod one;
 pub mod outcomes;
 pub mod replay;
 pub mod runs;
+pub mod settle;
 
 use chrono::{DateTime, NaiveDate, Utc};
 use sqlx::{FromRow, PgPool, Row, postgres::PgRow};
@@ -85,6 +87,22 @@ pub struct Listed {
     /// Which death of its task this is, from 1.
     pub deaths: i32,
 }
+
+/// Dead letters, alias `d`, with their messages, alias `m`.
+macro_rules! with_messages {
+    () => {
+        "tidegate.dead_letters d JOIN tidegate.dead_letter_messages m ON m.day = d.day AND m.id = d.id"
+    };
+}
+use with_messages;
+
+/// That a dead letter, of the table alias `d`, is open; as its index has it, too.
+macro_rules! is_open {
+    () => {
+        "d.state = 'OPEN' AND d.replay_id IS NULL AND d.discarded_in IS NULL"
+    };
+}
+use is_open;
 
 /// The columns of a [`Listed`], of the table alias `d`.
 macro_rules! listed_columns {

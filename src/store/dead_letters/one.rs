@@ -8,7 +8,7 @@ use sqlx::{FromRow, Row, postgres::PgRow};
 use tidegate_core::dead_letter::DeadLetterId;
 use uuid::Uuid;
 
-use super::{DeadLetters, Listed, id, listed_columns};
+use super::{DeadLetters, Listed, id, listed_columns, with_messages};
 use crate::store::StoreError;
 
 /// Most other deaths of one task that are looked up.
@@ -65,12 +65,12 @@ pub struct RunNote {
     pub began_at: DateTime<Utc>,
 }
 
-/// The columns of a [`Letter`], of the table alias `d`.
+/// The columns of a [`Letter`], of [`with_messages`].
 macro_rules! letter_columns {
     () => {
         concat!(
             listed_columns!(),
-            ", d.first_failed_at, d.routing_key, d.body, d.properties, d.replayed_at, d.sent_task_id, d.refused_by, \
+            ", d.first_failed_at, d.routing_key, m.body, m.properties, d.replayed_at, d.sent_task_id, d.refused_by, \
              d.discarded_in, d.parent_id, d.sent_by"
         )
     };
@@ -119,7 +119,9 @@ impl DeadLetters<'_> {
         let sql = concat!(
             "SELECT ",
             letter_columns!(),
-            " FROM tidegate.dead_letters d WHERE d.id = $1 AND d.day = $2"
+            " FROM ",
+            with_messages!(),
+            " WHERE d.id = $1 AND d.day = $2"
         );
         let letter = sqlx::query_as(sql)
             .bind(row.try_get::<Uuid, _>("id")?)

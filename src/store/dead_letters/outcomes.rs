@@ -8,9 +8,10 @@ use tidegate_core::{dead_letter_filter::Filter, replay::plan::Outcomes};
 use uuid::Uuid;
 
 use super::{
-    DeadLetters, filter,
+    DeadLetters, filter, is_open,
     replay::{Claimed, Found, claimed_columns},
     runs::Hold,
+    with_messages,
 };
 use crate::store::StoreError;
 
@@ -93,7 +94,10 @@ impl DeadLetters<'_> {
         let mut sql = QueryBuilder::<Postgres>::new(concat!(
             "SELECT ",
             claimed_columns!(),
-            " FROM tidegate.dead_letters d WHERE d.state = 'OPEN'"
+            ", m.body, m.properties FROM ",
+            with_messages!(),
+            " WHERE ",
+            is_open!()
         ));
         filter::push(&mut sql, wanted);
         sql.push(" ORDER BY d.archived_at, d.id LIMIT ")

@@ -1,24 +1,22 @@
-//! What a run does with dead letters: claims a batch, finds its claims again, writes down what became of them.
+//! How a run takes dead letters: claims a batch, finds its claims again.
 //!
 //! May import: `core`, sqlx. Each is one statement that first locks the run's row and looks at its fence, so that a process
 //! which has lost the run changes nothing, and that waits for no dead letter which somebody else has locked: whoever has it
 //! is dealing with it. If the process dies
 //! - after a claim: the rows say `REPLAYING` and the run's id, and are published by whoever takes the run over;
 //! - after the publish: the same, and they are published again, under the same task ids;
-//! - after [`settle`](DeadLetters::settle): they are `REPLAYED`, and the audit has what was edited.
+//! - after it was [written down](super::settle): they are `REPLAYED`, and the audit has what was edited.
 //!
 //! A claim walks the days one by one, each a partition, in the order of the index of open rows. It writes by the place it
 //! found: no statistics can make the planner read a day's rows instead.
-
-use std::time::Duration;
 
 use chrono::{DateTime, Days, NaiveDate, NaiveTime, TimeDelta, Utc};
 use sqlx::{FromRow, Postgres, QueryBuilder, Row, postgres::PgRow};
 use tidegate_core::{dead_letter::DeadLetterId, dead_letter_filter::Filter};
 use uuid::Uuid;
 
-use super::{DeadLetters, filter, runs::Hold};
-use crate::store::{StoreError, audit::what};
+use super::{DeadLetters, filter, is_open, runs::Hold, with_messages};
+use crate::store::StoreError;
 
 /// A claimed dead letter: all that its message is made of again.
 #[derive(Clone, Debug)]
@@ -67,19 +65,6 @@ pub struct Batch {
     pub walk: Walk,
 }
 
-/// What became of a claimed dead letter.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settled {
-    /// Its id.
-    pub id: DeadLetterId,
-    /// Whether its message was confirmed. If not it was refused, and is open again.
-    pub sent: bool,
-    /// The task id that it went out with.
-    pub sent_task_id: Option<String>,
-    /// The body that went out, if it was edited.
-    pub edited: Option<Vec<u8>>,
-}
-
 impl Walk {
     /// A walk that goes on where the run's row says.
     pub fn from(at: Option<(DateTime<Utc>, Uuid)>) -> Self {
@@ -105,10 +90,10 @@ impl Walk {
     }
 }
 
-/// The columns of a [`Claimed`], of the table alias `d`.
+/// The columns of a [`Claimed`] but for its message, of the table alias `d`.
 macro_rules! claimed_columns {
     () => {
-        "d.id, d.day, d.archived_at, d.task_id, d.task_type, d.queue, d.routing_key, d.reason, d.body, d.properties, d.sent_task_id"
+        "d.id, d.day, d.archived_at, d.task_id, d.task_type, d.queue, d.routing_key, d.reason, d.sent_task_id"
     };
 }
 
@@ -170,8 +155,8 @@ impl DeadLetters<'_> {
         let run = hold.run;
         sql.push_bind(run).push(" AND fence = ").push_bind(hold.fence);
         sql.push(
-            " FOR NO KEY UPDATE), picked AS MATERIALIZED (SELECT d.ctid AS place FROM tidegate.dead_letters d \
-              WHERE EXISTS (SELECT FROM run) AND d.state = 'OPEN' AND d.day = ",
+            concat!(" FOR NO KEY UPDATE), picked AS MATERIALIZED (SELECT d.ctid AS place FROM tidegate.dead_letters d \
+              WHERE EXISTS (SELECT FROM run) AND ", is_open!(), " AND d.day = "),
         );
         sql.push_bind(day)
             .push(" AND d.archived_at < ")
@@ -209,8 +194,9 @@ impl DeadLetters<'_> {
         sql.push(concat!(
             ") SELECT ",
             claimed_columns!(),
-            " FROM run LEFT JOIN taken d ON true ORDER BY d.archived_at, d.id"
+            ", m.body, m.properties FROM run LEFT JOIN (taken d JOIN tidegate.dead_letter_messages m ON m.id = d.id AND m.day = "
         ));
+        sql.push_bind(day).push(") ON true ORDER BY d.archived_at, d.id");
         let found: Vec<Found> = sql.build_query_as().fetch_all(self.pool).await?;
         if found.is_empty() {
             return Ok(None);
@@ -274,9 +260,10 @@ impl DeadLetters<'_> {
         let found: Vec<Found> = sqlx::query_as(concat!(
             "SELECT ",
             claimed_columns!(),
-            " FROM (SELECT FROM tidegate.replays WHERE id = $1 AND fence = $2 AND state = 'RUNNING') AS run \
-             LEFT JOIN LATERAL (SELECT * FROM tidegate.dead_letters d WHERE d.replay_id = $1 AND d.state = 'REPLAYING' \
-               ORDER BY d.id LIMIT $3) AS d ON true ORDER BY d.day, d.id"
+            ", d.body, d.properties FROM (SELECT FROM tidegate.replays WHERE id = $1 AND fence = $2 AND state = 'RUNNING') AS run \
+             LEFT JOIN LATERAL (SELECT d.*, m.body, m.properties FROM ",
+            with_messages!(),
+            " WHERE d.replay_id = $1 AND d.state = 'REPLAYING' ORDER BY d.id LIMIT $3) AS d ON true ORDER BY d.day, d.id"
         ))
         .bind(hold.run)
         .bind(hold.fence)
@@ -291,92 +278,5 @@ impl DeadLetters<'_> {
             letters.retain(|letter| letter.day == day);
         }
         Ok(Some(letters))
-    }
-
-    /// Writes down, before they go out, which task ids claimed dead letters of `day` go out with: one that dies again before its
-    /// confirm is here is known by it.
-    pub async fn announce(
-        &self,
-        hold: &Hold,
-        day: NaiveDate,
-        ids: &[(DeadLetterId, Option<String>)],
-    ) -> Result<(), StoreError> {
-        let (ids, sent): (Vec<Uuid>, Vec<Option<&str>>) = ids
-            .iter()
-            .map(|(id, sent)| (Uuid::from_bytes(id.0), sent.as_deref()))
-            .unzip();
-        sqlx::query(
-            "UPDATE tidegate.dead_letters d SET sent_task_id = t.sent_task_id \
-             FROM unnest($3::uuid[], $4::text[]) AS t (id, sent_task_id) \
-             WHERE d.day = $2 AND d.id = t.id AND d.id = ANY ($3) AND d.replay_id = $1 AND d.state = 'REPLAYING'",
-        )
-        .bind(hold.run)
-        .bind(day)
-        .bind(ids)
-        .bind(sent)
-        .execute(self.pool)
-        .await?;
-        Ok(())
-    }
-
-    /// Writes down what became of claimed dead letters of `day`, with the audit of what was edited. Whether the run is still
-    /// held; if not, nothing is written. May be sent twice.
-    pub async fn settle(
-        &self,
-        hold: &Hold,
-        day: NaiveDate,
-        settled: &[Settled],
-        lease: Duration,
-    ) -> Result<bool, StoreError> {
-        let ids: Vec<Uuid> = settled.iter().map(|one| Uuid::from_bytes(one.id.0)).collect();
-        let sent: Vec<bool> = settled.iter().map(|one| one.sent).collect();
-        let task_ids: Vec<Option<&str>> = settled.iter().map(|one| one.sent_task_id.as_deref()).collect();
-        let (edited, after): (Vec<Uuid>, Vec<&[u8]>) = settled
-            .iter()
-            .filter(|one| one.sent)
-            .filter_map(|one| Some((Uuid::from_bytes(one.id.0), one.edited.as_deref()?)))
-            .unzip();
-        Ok(sqlx::query_scalar(
-            "WITH run AS MATERIALIZED (\
-               SELECT asked_by, why FROM tidegate.replays WHERE id = $1 AND fence = $2 AND state = 'RUNNING' FOR NO KEY UPDATE\
-             ), edited AS MATERIALIZED (\
-               SELECT e.id, d.body AS before, e.after FROM unnest($7::uuid[], $8::bytea[]) AS e (id, after) \
-                 JOIN tidegate.dead_letters d ON d.day = $3 AND d.id = e.id AND d.id = ANY ($7) \
-               WHERE EXISTS (SELECT FROM run) AND d.replay_id = $1 AND d.state = 'REPLAYING'\
-             ), written AS (\
-               UPDATE tidegate.dead_letters d SET \
-                 state = CASE WHEN t.sent THEN 'REPLAYED' ELSE 'OPEN' END, \
-                 replay_id = CASE WHEN t.sent THEN d.replay_id END, \
-                 replayed_at = CASE WHEN t.sent THEN clock_timestamp() END, \
-                 sent_task_id = CASE WHEN t.sent THEN t.sent_task_id END, \
-                 refused_by = CASE WHEN t.sent THEN d.refused_by ELSE $1 END \
-               FROM unnest($4::uuid[], $5::boolean[], $6::text[]) AS t (id, sent, sent_task_id) \
-               WHERE EXISTS (SELECT FROM run) AND d.day = $3 AND d.id = t.id AND d.id = ANY ($4) \
-                 AND d.replay_id = $1 AND d.state = 'REPLAYING' \
-               RETURNING d.id, t.sent\
-             ), audited AS (\
-               INSERT INTO tidegate.audit_log (who, what, subject, why, replay_id, before, after) \
-               SELECT run.asked_by, $9, e.id::text, run.why, $1, e.before, e.after FROM run, edited e \
-               WHERE e.id IN (SELECT w.id FROM written w WHERE w.sent)\
-             ), counted AS (\
-               UPDATE tidegate.replays r SET sent = r.sent + n.sent, refused = r.refused + n.refused, \
-                 last_sent_at = CASE WHEN n.sent > 0 THEN clock_timestamp() ELSE r.last_sent_at END, \
-                 lease_until = greatest(r.lease_until, clock_timestamp() + interval '1 second' * $10) \
-               FROM (SELECT count(*) FILTER (WHERE sent) AS sent, count(*) FILTER (WHERE NOT sent) AS refused FROM written) AS n \
-               WHERE r.id = $1 AND EXISTS (SELECT FROM run)\
-             ) SELECT EXISTS (SELECT FROM run)",
-        )
-        .bind(hold.run)
-        .bind(hold.fence)
-        .bind(day)
-        .bind(ids)
-        .bind(sent)
-        .bind(task_ids)
-        .bind(edited)
-        .bind(after)
-        .bind(what::EDIT)
-        .bind(lease.as_secs_f64())
-        .fetch_one(self.pool)
-        .await?)
     }
 }

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use self::row::run_columns;
 pub use self::row::{RunRow, RunState};
-use super::{DeadLetters, filter};
+use super::{DeadLetters, filter, is_open};
 use crate::store::{
     StoreError,
     audit::{self, Entry, what},
@@ -98,9 +98,11 @@ async fn open_ones(
     began_at: DateTime<Utc>,
     limit: Option<u64>,
 ) -> Result<i64, StoreError> {
-    let mut sql = QueryBuilder::<Postgres>::new(
-        "SELECT count(*) FROM (SELECT FROM tidegate.dead_letters d WHERE d.state = 'OPEN' AND d.archived_at < ",
-    );
+    let mut sql = QueryBuilder::<Postgres>::new(concat!(
+        "SELECT count(*) FROM (SELECT FROM tidegate.dead_letters d WHERE ",
+        is_open!(),
+        " AND d.archived_at < "
+    ));
     sql.push_bind(began_at).push(" AND d.day <= ");
     sql.push_bind(began_at.date_naive() + Days::new(1));
     filter::push(&mut sql, wanted);

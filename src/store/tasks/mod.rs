@@ -161,7 +161,8 @@ impl<'a> Tasks<'a> {
     }
 }
 
-/// Inserts `tasks` in one statement, on a pool or inside a transaction.
+/// Inserts `tasks` in one statement, on a pool or inside a transaction; in the order of the ids, so that two batches with the
+/// same tasks wait for each other's rows in one direction only.
 pub(super) async fn insert<'e>(executor: impl PgExecutor<'e>, tasks: &[NewTask]) -> Result<u64, StoreError> {
     if tasks.is_empty() {
         return Ok(0);
@@ -172,7 +173,7 @@ pub(super) async fn insert<'e>(executor: impl PgExecutor<'e>, tasks: &[NewTask])
         "INSERT INTO tidegate.tasks (task_id, task_type, exchange, routing_key, envelope, priority, producer, \
            trace_id, origin, due_at) \
          SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::smallint[], \
-           $7::text[], $8::text[], $9::text[], $10::timestamptz[]) ON CONFLICT (task_id) DO NOTHING",
+           $7::text[], $8::text[], $9::text[], $10::timestamptz[]) ORDER BY 1 ON CONFLICT (task_id) DO NOTHING",
     )
     .bind(column(|t| &t.task_id))
     .bind(column(|t| &t.task_type))

@@ -143,7 +143,7 @@ impl Archive {
         )
         .await;
         let letters: Vec<Letter> =
-            sqlx::query_as("SELECT * FROM tidegate.dead_letters ORDER BY archived_at, id")
+            sqlx::query_as("SELECT * FROM tidegate.dead_letters JOIN tidegate.dead_letter_messages USING (day, id) ORDER BY archived_at, id")
                 .fetch_all(&self.sql)
                 .await
                 .unwrap();

@@ -11,8 +11,9 @@ use tidegate::{
         told::{Event, ReplayError},
     },
     store::dead_letters::{
-        replay::{Settled, Walk},
+        replay::Walk,
         runs::{Hold, RunState, StopAsked, Taken},
+        settle::Settled,
     },
     telemetry::health::Health,
 };

@@ -101,7 +101,8 @@ macro_rules! run_columns {
         "r.id, r.began_at, r.asked_by, r.why, r.filter, r.edit, r.options, r.planned, r.sent, r.refused, r.lost, \
          r.last_sent_at, r.at_archived, r.at_id, r.state, r.stop_asked, r.ended_at, r.outcome, r.owner, r.fence, \
          greatest(extract(epoch FROM r.lease_until - clock_timestamp()), 0)::float8 AS lease_left, clock_timestamp() AS now, \
-         (SELECT count(*) FROM tidegate.dead_letters d WHERE d.replay_id = r.id AND d.state = 'REPLAYING') AS unsettled"
+         CASE WHEN r.state = 'RUNNING' THEN \
+           (SELECT count(*) FROM tidegate.dead_letters d WHERE d.replay_id = r.id AND d.state = 'REPLAYING') ELSE 0 END AS unsettled"
     };
 }
 pub(super) use run_columns;
