@@ -53,13 +53,9 @@ pub fn read(
 ) -> NewDeadLetter {
     let properties = arrived.properties;
     let header = |name| message::text(properties, name);
-    let identity = identify(
-        header(headers::DEAD_LETTER_ID),
-        arrived.routing_key,
-        arrived.body,
-        fresh,
-        now,
-    );
+    // A name on what the broker dead-lettered here is that of an earlier death.
+    let named = header(headers::DEAD_LETTER_ID).filter(|_| death::last_death(properties).is_none());
+    let identity = identify(named, arrived.routing_key, arrived.body, fresh, now);
     let peeked = look_into(arrived, limits);
     let task_type = peeked.task_type.or_else(|| {
         let kind = || properties.kind().as_ref().map(|kind| kind.as_str());

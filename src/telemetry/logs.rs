@@ -9,7 +9,7 @@ use tracing_subscriber::{
 };
 
 /// What holds unless the filter says otherwise for the same target.
-const QUIET: &str = "lapin=warn,sqlx=warn,hyper=warn";
+const QUIET: &str = "lapin=warn,sqlx=warn,sqlx_core::pool=error,hyper=warn";
 
 /// Where lapin logs every lost or refused connection in three lines of its own. Ours say the same, with the role and what is
 /// done about it. They show if the filter names lapin.

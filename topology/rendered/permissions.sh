@@ -1,7 +1,7 @@
 # operator
 rabbitmqctl set_permissions -p '/' 'tidegate-operator' '^(marketing\.recall\.queue(\..+)?|member\.points\.queue(\..+)?|notify\.push\.queue(\..+)?|order\.close\.queue(\..+)?|report\.generate\.queue(\..+)?|task\..+|amq\.gen-.+|tidegate\.verify\..+)$' '^(marketing\.recall\.queue(\..+)?|member\.points\.queue(\..+)?|notify\.push\.queue(\..+)?|order\.close\.queue(\..+)?|report\.generate\.queue(\..+)?|task\..+|amq\.gen-.+|tidegate\.verify\..+)$' '^(marketing\.recall\.queue(\..+)?|member\.points\.queue(\..+)?|notify\.push\.queue(\..+)?|order\.close\.queue(\..+)?|report\.generate\.queue(\..+)?|task\..+|amq\.gen-.+|tidegate\.verify\..+)$'
 # serve
-rabbitmqctl set_permissions -p '/' 'tidegate-serve' '^$' '^(task\.exchange|task\.exchange\.high|task\.dead|task\.delay\.v[1-9]\.([0-6]|due))$' '^(task\.failed\.queue|task\.ingress\.queue|task\.unrouted\.queue|task\.dead\.queue)$'
+rabbitmqctl set_permissions -p '/' 'tidegate-serve' '^$' '^(task\.exchange|task\.exchange\.high|task\.dead|task\.ingress|task\.delay\.v[1-9]\.([0-6]|due))$' '^(task\.failed\.queue|task\.ingress\.queue|task\.unrouted\.queue|task\.dead\.queue)$'
 # service
 rabbitmqctl set_permissions -p '/' 'SERVICE' '^$' '^(task\.exchange|task\.exchange\.high|task\.ingress|task\.delay\.30m|task\.delay\.v[1-9]\.([0-6]|due))$' '^$'
 # worker of marketing-team

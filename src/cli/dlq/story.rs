@@ -132,13 +132,14 @@ fn facts(story: &Story) -> Vec<Vec<String>> {
         None => listed.state.as_str().to_lowercase(),
     };
     let attempts = match letter.first_failed_at {
-        Some(first) => format!(
+        // Of one attempt they are the same failure, by two clocks.
+        Some(first) if listed.attempts > 1 => format!(
             "{}: the first failed at {}, the last at {}",
             times(listed.attempts, "attempt"),
             shown(first),
             shown(listed.died_at)
         ),
-        None => times(listed.attempts, "attempt"),
+        _ => times(listed.attempts, "attempt"),
     };
     let deaths = (listed.deaths > 1).then(|| format!("death {} of this task", listed.deaths));
     [

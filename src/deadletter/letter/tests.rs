@@ -98,6 +98,17 @@ fn what_tidegate_sends_is_read_as_it_says() {
     assert_eq!(letter.replay_of, None);
 }
 
+/// Sent again with the headers of its first death, by a script or a shovel, and dead-lettered by a queue of somebody's own: taken
+/// for the first death it would be in neither archive nor queue.
+#[test]
+fn a_death_that_the_broker_tells_of_has_no_name_of_an_earlier_one() {
+    let first = letter(&sent(&[]), BODY);
+    let second = letter(&sent(&[("x-death", recorded("rejected", "theirs"))]), BODY);
+    assert_ne!(first.id, FRESH);
+    assert_eq!(second.id, FRESH);
+    assert_ne!(second.died_at, first.died_at);
+}
+
 #[test]
 fn a_body_is_named_by_itself_or_else_by_its_headers() {
     let mut packed = GzEncoder::new(Vec::new(), Compression::fast());

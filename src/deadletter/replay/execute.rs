@@ -83,6 +83,10 @@ impl Replays {
             () = self.keep(hold, &stop) => Err(ReplayError::TakenOver),
         };
         match &ended {
+            Ok(report) if report.end == RunState::Failed => {
+                tracing::error!(run = %hold.run, why = report.why.as_deref(),
+                sent = report.sent, refused = report.refused, "a replay can't go on; what was not sent is open as before")
+            }
             Ok(report) => tracing::info!(run = %hold.run, end = report.end.as_str(), sent = report.sent,
                 refused = report.refused, lost = report.lost, "a replay has ended"),
             Err(error) => tracing::warn!(run = %hold.run, %error, "a replay is left to others"),

@@ -71,10 +71,16 @@ impl Replays {
         };
         let rivals = match request::read_filter(&row.filter, row.began_at) {
             // That it can't be said is no reason not to end.
-            Ok(filter) => limited(letters.rivals(hold, &filter)).await.unwrap_or_default(),
+            Ok(filter) => limited(letters.rivals(hold, &filter.in_any_state()))
+                .await
+                .unwrap_or_default(),
             Err(_) => Vec::new(),
         };
-        let lost: u64 = rivals.iter().map(|party| party.count.unsigned_abs()).sum();
+        let lost = match state {
+            // It has looked at everything, so what it didn't find open any more others have dealt with.
+            RunState::Done => row.planned.saturating_sub(row.sent + row.refused),
+            _ => rivals.iter().map(|party| party.count.unsigned_abs()).sum(),
+        };
         let outcome = outcome(why, refusals);
         let Some(released) = limited(letters.end_run(hold, state, lost, outcome.as_deref())).await? else {
             return Ok(None);

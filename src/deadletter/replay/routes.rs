@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use tidegate_core::ladder::Target;
+use tidegate_core::{ladder::Target, names::Names};
 use tokio::time::Instant;
 
 use crate::{
@@ -25,6 +25,14 @@ const GOOD_FOR: Duration = Duration::from_secs(5);
 
 /// Most answers that are kept.
 const MAX_ANSWERS: usize = 1_000;
+
+/// Whether what goes to `queue` is brought there: a business queue is bound to the ladder's end, the ingress has an exchange of
+/// its own. Without files nobody can tell.
+fn leads_to(topology: &Topology, queue: &str) -> bool {
+    topology.queues.is_empty()
+        || topology.queue(queue).is_some()
+        || queue == Names::queue_of(&topology.names.ingress())
+}
 
 /// What is known of the way to queues.
 #[derive(Clone, Debug)]
@@ -51,8 +59,14 @@ impl Routes {
         topology: &Topology,
     ) -> Result<Option<String>, LinkError> {
         match target {
-            Target::Queue(queue) => Ok((!self.exists(queue).await?).then(|| {
-                format!("queue {queue:?} does not exist: apply the topology, or use --to routing-key")
+            Target::Queue(queue) if !self.exists(queue).await? => Ok(Some(format!(
+                "queue {queue:?} does not exist: apply the topology, or use --to routing-key"
+            ))),
+            Target::Queue(queue) => Ok((!leads_to(topology, queue)).then(|| {
+                format!(
+                    "queue {queue:?} is in no topology file, so nothing leads there from our exchanges: declare it in one, or \
+                     use --to routing-key"
+                )
             })),
             Target::Key(key) | Target::HighKey(key) => {
                 let mut taken_by = None;

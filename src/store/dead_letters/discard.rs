@@ -133,8 +133,13 @@ fn is_by_id(filter: &Filter) -> bool {
     matches!(filter.conditions(), [Condition::Id(_)])
 }
 
-/// `filter` as it could be typed again.
-fn subject(filter: &Filter) -> String {
+/// `filter` as it could be typed again; where it names one dead letter, that one's id.
+pub(super) fn subject(filter: &Filter) -> String {
+    if let [Condition::Id(ids)] = filter.conditions()
+        && let [id] = ids[..]
+    {
+        return id.to_string();
+    }
     let pair = |(key, value): (&str, String)| {
         if value.contains(|c: char| c.is_whitespace() || c == '"') {
             format!("{key}={value:?}")

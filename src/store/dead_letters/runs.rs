@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use self::row::run_columns;
 pub use self::row::{RunRow, RunState};
-use super::{DeadLetters, filter, is_open};
+use super::{DeadLetters, discard::subject, filter, is_open};
 use crate::store::{
     StoreError,
     audit::{self, Entry, what},
@@ -25,9 +25,6 @@ use crate::store::{
 
 /// Most runs of a list.
 pub const MAX_RUNS: u32 = 1_000;
-
-/// Longest subject of an audit row, in bytes.
-const MAX_SUBJECT_BYTES: usize = 65_536;
 
 /// A run to be.
 #[derive(Clone, Copy, Debug)]
@@ -152,7 +149,7 @@ impl DeadLetters<'_> {
         let entry = Entry {
             who: new.asked_by,
             what: what::REPLAY,
-            subject: cut(new.filter_text),
+            subject: &subject(new.filter),
             why: new.why,
             replay_id: Some(new.id),
             before: None,
@@ -343,15 +340,6 @@ impl DeadLetters<'_> {
         tx.commit().await?;
         Ok(released)
     }
-}
-
-/// `text` as the audit takes it: a thousand long conditions are more.
-fn cut(text: &str) -> &str {
-    let mut end = text.len().min(MAX_SUBJECT_BYTES);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
 }
 
 async fn end(

@@ -92,7 +92,10 @@ pub fn permissions(topology: &Topology) -> Vec<Permissions> {
             role: Role::Serve,
             configure: none(),
             write: any(
-                exchanges.iter().chain([&names.dead()]).map(|name| escape(name)),
+                exchanges
+                    .iter()
+                    .chain([&names.dead(), &names.ingress()])
+                    .map(|name| escape(name)),
                 &[&ladder],
             ),
             read: any(read_by_serve(names).iter().map(|name| escape(name)), &[]),

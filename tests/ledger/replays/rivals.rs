@@ -20,7 +20,8 @@ fn asked_by(who: &str) -> Request {
     Request {
         who: who.to_owned(),
         edit: patched(&PATCH.replace("EUR", who)),
-        ..request(["type=order.close"])
+        // As people write it: what others have had by now is not open any more, and counts all the same.
+        ..request(["type=order.close", "state=open"])
     }
 }
 

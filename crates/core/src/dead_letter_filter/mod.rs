@@ -140,6 +140,14 @@ impl Filter {
             .collect()
     }
 
+    /// The filter without what it says of states.
+    pub fn in_any_state(&self) -> Self {
+        let is_other = |condition: &&Condition| !matches!(condition, Condition::State(_));
+        Self {
+            conditions: self.conditions.iter().filter(is_other).cloned().collect(),
+        }
+    }
+
     /// Whether `row` is meant.
     pub fn matches(&self, row: &Row<'_>) -> bool {
         self.conditions.iter().all(|condition| condition.holds(row))

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tidegate_core::{
     printable,
     replay::{
-        choice::{KeyChoice, TaskIdChoice},
+        choice::{Destination, KeyChoice, TaskIdChoice},
         plan::OnFailure,
     },
     task::TaskId,
@@ -48,6 +48,10 @@ fn choices(edit: &EditText) -> Vec<(&'static str, String, &'static str)> {
         KeyText::Remove => ("remove".to_owned(), KeyChoice::Remove.meaning()),
         KeyText::Named(name) => (format!("{name:?}"), KeyChoice::New("").meaning()),
     };
+    let to = match edit.to {
+        Destination::FailedQueue => "queue",
+        Destination::RoutingKey => "routing-key",
+    };
     let body = match edit.body {
         BodyText::None => ("none", "the bytes that came go out"),
         BodyText::Patch(_) => ("patch", "what the patch says changes, and no other byte"),
@@ -55,7 +59,7 @@ fn choices(edit: &EditText) -> Vec<(&'static str, String, &'static str)> {
         BodyText::Whole(_) => ("body", "the whole body is replaced"),
     };
     let mut choices = vec![
-        ("to", format!("{:?}", edit.to), edit.to.meaning()),
+        ("to", to.to_owned(), edit.to.meaning()),
         ("edit", body.0.to_owned(), body.1),
         ("task id", id.to_owned(), id_means),
         ("idempotency key", key, key_means),

@@ -104,6 +104,11 @@ impl Replay {
             return Err(nothing_open(store, &request.filter, loaded, output).await);
         }
         if self.dry_run {
+            if let Some(reason) = &self.reason {
+                self.by.reason(reason)?;
+            }
+            output
+                .message("note: the broker was not asked; whether each queue is there shows when it is sent");
             return dry_run::show(&request, &shown, output);
         }
         arguments::check_for_many(&request.edit, shown.would_take)?;
@@ -273,7 +278,7 @@ async fn replays(store: &Store, loaded: &Loaded, who: &str, output: Output) -> R
 
 /// Nothing that is meant is open: it never was there, or others have dealt with it.
 async fn nothing_open(store: &Store, filter: &Filter, loaded: &Loaded, output: Output) -> Failure {
-    let parties = match store.dead_letters().dealt_with(&report::any_state(filter)).await {
+    let parties = match store.dead_letters().dealt_with(&filter.in_any_state()).await {
         Ok(parties) => parties,
         Err(error) => return services::of_store(&error, &loaded.config),
     };

@@ -9,7 +9,6 @@ use std::{
 
 use chrono::SecondsFormat;
 use serde_json::{Value, json};
-use tidegate_core::dead_letter_filter::Filter;
 
 use super::super::{Exit, Failure, Output};
 use crate::{
@@ -79,17 +78,6 @@ impl Teller {
     }
 }
 
-/// The same filter without what it says of states.
-pub(super) fn any_state(filter: &Filter) -> Filter {
-    let pairs = filter.pairs();
-    let others = pairs
-        .iter()
-        .filter(|(key, _)| *key != "state")
-        .map(|(key, value)| (*key, value.as_str()));
-    // Fewer of the same pairs can be read as well.
-    Filter::parse(others, chrono::Utc::now()).unwrap_or_default()
-}
-
 /// Who has had what was wanted.
 pub(super) fn party(party: &Party) -> Detail {
     let text = match (&party.run, &party.asked_by, &party.began_at) {
@@ -145,6 +133,12 @@ pub(super) fn show(report: &Report, output: Output) -> Result<(), Failure> {
         for rival in &report.rivals {
             output.message(&format!("  {}", party(rival).text));
         }
+        let named: u64 = report.rivals.iter().map(|rival| rival.count.unsigned_abs()).sum();
+        if let Some(others @ 1..) = report.lost.checked_sub(named) {
+            output.message(&format!(
+                "  {others} were discarded, or taken by hand; `tidegate dlq audit` says by whom"
+            ));
+        }
     }
     if report.released > 0 {
         output.message(&format!(
@@ -195,6 +189,15 @@ fn verdict(report: &Report) -> Result<(), Failure> {
             "look at them by `tidegate dlq show`",
         )
         .with_details(report.rivals.iter().map(party).collect())),
+        RunState::Done | RunState::Running if report.lost > 0 => Err(Failure::new(
+            Exit::Conflict,
+            format!(
+                "others had {} of what was meant; {} were sent",
+                report.lost, report.sent
+            ),
+            place,
+            "look what became of theirs by `tidegate dlq show`: they went out as others wanted, or shall not",
+        )),
         RunState::Done | RunState::Running => Ok(()),
     }
 }
