@@ -2,7 +2,9 @@
 //!
 //! May import: `core`, `store`, `supervisor`. If the process dies before it, the run is taken over and ended by another.
 
-use tidegate_core::replay::plan::End;
+use std::time::Duration;
+
+use tidegate_core::{dead_letter_filter::Filter, replay::plan::End};
 use tokio::time::sleep;
 
 use super::{
@@ -15,10 +17,17 @@ use super::{
 use crate::{
     store::{
         StoreError,
-        dead_letters::runs::{Hold, RunState},
+        dead_letters::{
+            outcomes::Party,
+            runs::{Hold, RunState},
+        },
     },
     supervisor::backoff,
 };
+
+/// How often, and how far apart, it is looked who has what is missing.
+const LOOKS: usize = 5;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(250);
 
 impl Replays {
     /// Ends the run and says what it came to.
@@ -69,18 +78,17 @@ impl Replays {
         let Some(row) = limited(letters.run(hold.run)).await? else {
             return Ok(None);
         };
+        let missing = match state {
+            // It has looked at everything, so what it didn't find open any more others have dealt with.
+            RunState::Done => Some(row.planned.saturating_sub(row.sent + row.refused)),
+            _ => None,
+        };
         let rivals = match request::read_filter(&row.filter, row.began_at) {
+            Ok(filter) => self.rivals(hold, &filter.in_any_state(), missing).await,
             // That it can't be said is no reason not to end.
-            Ok(filter) => limited(letters.rivals(hold, &filter.in_any_state()))
-                .await
-                .unwrap_or_default(),
             Err(_) => Vec::new(),
         };
-        let lost = match state {
-            // It has looked at everything, so what it didn't find open any more others have dealt with.
-            RunState::Done => row.planned.saturating_sub(row.sent + row.refused),
-            _ => rivals.iter().map(|party| party.count.unsigned_abs()).sum(),
-        };
+        let lost = missing.unwrap_or_else(|| count(&rivals));
         let outcome = outcome(why, refusals);
         let Some(released) = limited(letters.end_run(hold, state, lost, outcome.as_deref())).await? else {
             return Ok(None);
@@ -99,6 +107,30 @@ impl Replays {
             why: None,
         }))
     }
+
+    /// Who has what `filter` means. What another has claimed and not committed yet can't be seen, so it is looked again for a
+    /// moment while they explain less than is `missing`; the rest was discarded.
+    async fn rivals(&self, hold: &Hold, filter: &Filter, missing: Option<u64>) -> Vec<Party> {
+        let mut looks = 0;
+        loop {
+            let rivals = match limited(self.store.dead_letters().rivals(hold, filter)).await {
+                Ok(rivals) => rivals,
+                Err(error) => {
+                    tracing::warn!(run = %hold.run, %error, "who else had what a replay wanted can't be said");
+                    Vec::new()
+                }
+            };
+            looks += 1;
+            if looks == LOOKS || missing.is_none_or(|missing| count(&rivals) >= missing) {
+                return rivals;
+            }
+            sleep(BETWEEN_LOOKS).await;
+        }
+    }
+}
+
+fn count(parties: &[Party]) -> u64 {
+    parties.iter().map(|party| party.count.unsigned_abs()).sum()
 }
 
 /// What the run's row says of its end.
