@@ -1,7 +1,7 @@
 //! Works on a run until it ends: the core's [`Run`] says what is next, this does it.
 //!
 //! May import: `core`, `publish`, `store`, `supervisor`. What a run knows is in its row, so every trouble is answered alike: read
-//! the row again and go on. Up to three batches overlap, so that neither database nor broker waits for the other. Beside the
+//! the row again and go on. Up to four batches overlap, so that neither database nor broker waits for the other. Beside the
 //! work the lease is renewed; a process that has lost it writes nothing more, and stops. If it dies at any line, the lease
 //! ends, and the next one does what is left.
 
@@ -50,7 +50,7 @@ pub const LEASE: Duration = Duration::from_secs(15);
 const RENEWAL: Duration = Duration::from_secs(3);
 
 /// Most batches in work at once: while one waits for its confirms, the next is claimed and the one before written down.
-const AT_ONCE: usize = 3;
+const AT_ONCE: usize = 4;
 
 /// How often a canary is looked at.
 const LOOK: Duration = Duration::from_millis(500);
