@@ -2,7 +2,7 @@
 //!
 //! May import: `doctor`, `services`.
 
-use std::io::IsTerminal;
+use std::{io::IsTerminal, sync::Arc};
 
 use serde_json::{Value, json};
 use tidegate_core::doctor::{Cause, Finding, Part, Report, Severity, reach::Target};
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     broker::management::Management,
-    config::Config,
+    config::{Loaded, Source},
     doctor::{self, ANSWER, Installation, target},
     store::Store,
     topology::Topology,
@@ -35,8 +35,8 @@ pub(super) struct Doctor {
 
 impl Doctor {
     /// Runs the command.
-    pub(super) async fn run(self, config: &Config, output: Output) -> Result<(), Failure> {
-        let installation = installation(config)?;
+    pub(super) async fn run(self, loaded: &Loaded, output: Output) -> Result<(), Failure> {
+        let installation = installation(loaded)?;
         let mut report = Report::default();
         match tokio::time::timeout(doctor::LONGEST, doctor::examine(&installation)).await {
             Ok(found) => report.append(found),
@@ -55,7 +55,8 @@ impl Doctor {
 }
 
 /// What is configured. Nothing is connected yet.
-fn installation(config: &Config) -> Result<Installation, Failure> {
+fn installation(loaded: &Loaded) -> Result<Installation, Failure> {
+    let config = &loaded.config;
     let broker = match config.amqp.url() {
         Ok(url) => {
             let settings = services::broker(config, "tidegate doctor")?;
@@ -91,12 +92,17 @@ fn installation(config: &Config) -> Result<Installation, Failure> {
             "set AMQP_URL, DATABASE_URL and MANAGEMENT_URL; `tidegate config print` shows what is in force",
         ));
     }
+    let dir = &config.topology.dir;
+    let named = loaded
+        .settings
+        .get("topology.dir")
+        .is_some_and(|setting| setting.source != Source::Default);
     Ok(Installation {
         broker,
         management,
         database,
-        topology: Topology::load(&config.topology.dir).map(std::sync::Arc::new),
-        topology_dir: config.topology.dir.clone(),
+        topology: (named || dir.exists()).then(|| Topology::load(dir).map(Arc::new)),
+        topology_dir: dir.clone(),
     })
 }
 

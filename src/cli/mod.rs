@@ -186,7 +186,7 @@ impl Cli {
                 Command::Contract(contract) => contract.run(output),
                 Command::Bench(bench) => bench.run(config, output).await,
                 Command::Capacity(capacity) => capacity.run(output).await,
-                Command::Doctor(doctor) => doctor.run(config, output).await,
+                Command::Doctor(doctor) => doctor.run(&loaded, output).await,
                 Command::Config(command) => command.run(&loaded, output),
             }
         });

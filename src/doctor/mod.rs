@@ -47,8 +47,8 @@ pub struct Installation {
     pub management: Option<(Target, Management)>,
     /// The ledger; without host and port where it is a Unix socket.
     pub database: Option<(Target, Store)>,
-    /// The topology files.
-    pub topology: Result<Arc<Topology>, TopologyErrors>,
+    /// The topology files; `None` if none are named and none are at the default place.
+    pub topology: Option<Result<Arc<Topology>, TopologyErrors>>,
     /// Their directory.
     pub topology_dir: PathBuf,
 }
@@ -112,8 +112,15 @@ fn too_late() -> &'static str {
 fn topology_files<'a>(installation: &'a Installation, report: &mut Report) -> Option<&'a Topology> {
     let dir = installation.topology_dir.display().to_string();
     let topology = match &installation.topology {
-        Ok(topology) => topology,
-        Err(errors) => {
+        None => {
+            report.unseen(
+                "the topology, and what of it is on the broker",
+                format!("there is no directory {dir:?}; name it by topology.dir (TIDEGATE_TOPOLOGY_DIR)"),
+            );
+            return None;
+        }
+        Some(Ok(topology)) => topology,
+        Some(Err(errors)) => {
             for error in &errors.0 {
                 let found = Finding::ok(Part::Topology, "files", error.message.as_str(), place(error));
                 report.push(found.bad(

@@ -87,6 +87,8 @@ impl Target {
 
     fn words(&self, why: &Unreached) -> (&'static str, String, String) {
         let (setting, service, space) = (self.setting(), self.service(), self.space());
+        // Whichever way it was asked for: the management API's URL names none.
+        let vhost_setting = "AMQP_URL (amqp.url)";
         let (host, port, user, inside) = (&self.host, self.port, &self.user, &self.inside);
         let (host_word, user_word, inside_word) = (word(host), word(user), word(inside));
         match why {
@@ -171,7 +173,7 @@ impl Target {
                 if self.is_database() {
                     format!("correct the name in {setting}, or createdb {inside_word}")
                 } else {
-                    format!("correct the vhost in {setting}, or rabbitmqctl add_vhost {inside_word}")
+                    format!("correct the vhost in {vhost_setting}, or rabbitmqctl add_vhost {inside_word}")
                 },
             ),
             Unreached::NoRight(said) => (
