@@ -55,20 +55,20 @@ pub(super) async fn look(
         resolution_ms: 0,
     };
     report.push(clock::difference(Part::Database, "the database", reading, place));
+    let has_no_schema = matches!(inspected.applied, Ok(None));
     match inspected.applied {
         Ok(applied) => {
             let known = Store::known_migrations();
             for finding in schema::schema(applied.as_deref(), &known, place) {
                 report.push(finding);
             }
-            if applied.is_none() {
-                return None;
-            }
         }
         Err(error) => report.unseen("the migrations", rights(&error, "tidegate.schema_migrations")),
     }
     match inspected.schedules {
         Ok(schedules) => Some(schedules),
+        // Said already.
+        Err(_) if has_no_schema => None,
         Err(error) => {
             report.unseen("the schedules", rights(&error, "tidegate.cron_tasks"));
             None

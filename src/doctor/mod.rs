@@ -3,8 +3,8 @@
 //! Facts are gathered here, a file per server; what they mean is decided in `core::doctor`, and for a plan in `plan`.
 //! May import: `broker`, `store`, `topology`, core, tokio's network.
 //!
-//! Every question has a limit, every server too, and the whole ends within [`LONGEST`], whatever hangs. What a server
-//! could not be asked is told as not looked at.
+//! Every question has a limit and every server too, so that the whole ends within 28 s, whatever hangs. What a server
+//! could not be asked is told as not looked at; one that did not end in time is an error.
 
 mod amqp;
 mod database;
@@ -18,7 +18,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use tidegate_core::doctor::{
     Cause, Finding, Part, Report, Severity,
-    reach::Target,
+    reach::{self, Target},
     timeouts::{self, Queue},
 };
 use tokio::time::timeout;
@@ -35,9 +35,6 @@ pub const ANSWER: Duration = Duration::from_secs(5);
 const SERVER: Duration = Duration::from_secs(18);
 /// Longest look at exchanges and queues by AMQP, after that.
 const OBJECTS: Duration = Duration::from_secs(8);
-/// Longest run of the whole.
-pub const LONGEST: Duration = Duration::from_secs(28);
-
 /// What is looked at; what is `None` is not configured.
 #[derive(Debug)]
 pub struct Installation {
@@ -60,30 +57,48 @@ pub async fn examine(installation: &Installation) -> Report {
     let (mut of_broker, mut of_management, mut of_database) =
         (Report::default(), Report::default(), Report::default());
     let (connection, live, schedules) = tokio::join!(
-        limited("the broker", amqp::look(&installation.broker, &mut of_broker)),
-        limited(
-            "the management API",
+        timeout(SERVER, amqp::look(&installation.broker, &mut of_broker)),
+        timeout(
+            SERVER,
             management::look(&installation.management, &mut of_management)
         ),
-        limited(
-            "the database",
-            database::look(&installation.database, &mut of_database)
-        ),
+        timeout(SERVER, database::look(&installation.database, &mut of_database)),
     );
-    let (connection, connection_late) = connection;
-    let (live, live_late) = live;
-    let (schedules, schedules_late) = schedules;
+    // Of a look that was cut short there is what it had found until then.
+    let late = [
+        (connection.is_err(), Part::Broker, "the broker", &mut of_broker),
+        (
+            live.is_err(),
+            Part::Management,
+            "the management API",
+            &mut of_management,
+        ),
+        (
+            schedules.is_err(),
+            Part::Database,
+            "the database",
+            &mut of_database,
+        ),
+    ];
+    for (is_late, part, what, report) in late {
+        if is_late {
+            let place = installation.place(part);
+            report.push(reach::too_slow(part, what, SERVER, place));
+        }
+    }
+    let (connection, live, schedules) = (
+        connection.ok().flatten(),
+        live.ok().flatten(),
+        schedules.ok().flatten(),
+    );
     for part in [of_broker, of_management, of_database] {
         report.append(part);
     }
-    let late = [connection_late, live_late, schedules_late];
-    late.into_iter()
-        .flatten()
-        .for_each(|what| report.unseen(what, too_late()));
     if let Some(topology) = topology {
         let looked = objects(topology, installation, live, connection.as_ref(), &mut report);
         if timeout(OBJECTS, looked).await.is_err() {
-            report.unseen("exchanges and queues of the topology", too_late());
+            let place = installation.place(Part::Broker);
+            report.push(reach::too_slow(Part::Topology, "the broker", OBJECTS, place));
         }
         if let Some(schedules) = schedules {
             report.append(rows::schedules(&schedules, topology, installation));
@@ -96,16 +111,17 @@ pub async fn examine(installation: &Installation) -> Report {
     report
 }
 
-/// The answer, or what the rest of it would have been about.
-async fn limited<T>(what: &str, look: impl Future<Output = Option<T>>) -> (Option<T>, Option<String>) {
-    match timeout(SERVER, look).await {
-        Ok(found) => (found, None),
-        Err(_) => (None, Some(format!("the rest of {what}"))),
+impl Installation {
+    /// Where `part` is, without a password; its name where it is not configured.
+    fn place(&self, part: Part) -> &str {
+        let target = match part {
+            Part::Broker => self.broker.as_ref().map(|(target, _)| target),
+            Part::Management => self.management.as_ref().map(|(target, _)| target),
+            Part::Database => self.database.as_ref().map(|(target, _)| target),
+            Part::Topology | Part::Settings => None,
+        };
+        target.map_or(part.as_str(), |target| target.place.as_str())
     }
-}
-
-fn too_late() -> &'static str {
-    "it answered too slowly for this command; run it again when there is less to do"
 }
 
 /// The topology, with what can be said of it without a broker.

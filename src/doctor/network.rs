@@ -2,7 +2,7 @@
 //!
 //! May import: core, tokio's network.
 
-use std::{io, net::SocketAddr};
+use std::{io, net::SocketAddr, time::Duration};
 
 use tidegate_core::doctor::reach::{Target, Unreached};
 use tokio::{
@@ -13,6 +13,8 @@ use tokio::{
 
 use super::ANSWER;
 
+/// Longest wait for what comes after a failure.
+const SECOND_LOOK: Duration = Duration::from_secs(2);
 /// First byte of a TLS alert.
 const TLS_ALERT: u8 = 21;
 
@@ -28,7 +30,7 @@ pub(super) async fn speaks_tls(target: &Target, hello: &[u8]) -> bool {
         stream.write_all(hello).await.ok()?;
         stream.read_u8().await.ok()
     };
-    matches!(timeout(ANSWER, asked).await, Ok(Some(TLS_ALERT)))
+    matches!(timeout(SECOND_LOOK, asked).await, Ok(Some(TLS_ALERT)))
 }
 
 async fn open(target: &Target) -> Result<TcpStream, Unreached> {

@@ -23,10 +23,7 @@ pub(super) fn schedules(
     installation: &Installation,
 ) -> Report {
     let mut report = Report::default();
-    let place = installation
-        .database
-        .as_ref()
-        .map_or("database", |(target, _)| target.place.as_str());
+    let place = installation.place(Part::Database);
     let own = topology.names.exchange();
     let ours: Vec<Schedule> = rows
         .iter()

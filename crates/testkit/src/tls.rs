@@ -14,7 +14,7 @@ use tokio_rustls::{
     rustls::{ServerConfig, crypto::ring, pki_types::PrivateKeyDer},
 };
 
-/// Listens on a port of its own until dropped. Its certificate is for `localhost` and for 127.0.0.1.
+/// Listens on a port of its own until dropped. Its certificate is for `localhost`, and for no address.
 #[derive(Debug)]
 pub struct TlsProxy {
     address: SocketAddr,
@@ -31,7 +31,7 @@ impl TlsProxy {
         let ca = params.self_signed(&key).expect("a CA signs itself");
         let issuer = Issuer::new(params, key);
         let own_key = KeyPair::generate().expect("a key can be made");
-        let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
+        let names = vec!["localhost".to_owned()];
         let own = CertificateParams::new(names)
             .and_then(|params| params.signed_by(&own_key, &issuer))
             .expect("a CA signs");

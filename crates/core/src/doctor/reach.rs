@@ -255,6 +255,18 @@ impl Target {
     }
 }
 
+/// A server that answers, and so slowly that what was asked of it did not end within `limit`.
+pub fn too_slow(part: Part, what: &str, limit: Duration, place: &str) -> Finding {
+    let said = format!(
+        "{what} answered too slowly: it was not looked at to the end within {} s",
+        limit.as_secs()
+    );
+    Finding::ok(part, "slow", said, place).bad(
+        Severity::Error(Cause::Unreachable),
+        "run it again; if it stays so, look at the load of that server and at the network on the way",
+    )
+}
+
 /// `text` as one word of a command line.
 pub fn word(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-/:@%+".contains(c);
@@ -367,6 +379,16 @@ mod tests {
             management
                 .next
                 .contains("rabbitmq-plugins enable rabbitmq_management")
+        );
+    }
+
+    #[test]
+    fn what_did_not_end_is_an_error_and_not_a_silence() {
+        let found = too_slow(Part::Database, "the database", Duration::from_secs(18), "db");
+        assert_eq!(found.severity, Severity::Error(Cause::Unreachable));
+        assert!(
+            found.what.contains("within 18 s") && !found.next.is_empty(),
+            "{found:?}"
         );
     }
 
