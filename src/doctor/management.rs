@@ -15,6 +15,9 @@ use crate::{
     topology::live::Live,
 };
 
+/// What an HTTP client says first.
+const HELLO: &[u8] = b"GET / HTTP/1.0\r\n\r\n";
+
 /// What was read.
 pub(super) struct Seen {
     pub(super) live: Live,
@@ -33,11 +36,7 @@ pub(super) async fn look(management: &Option<(Target, Management)>, report: &mut
         );
         return None;
     };
-    let entered = match network::reach(target).await {
-        Ok(()) => management.enter().await.map_err(|error| unreached(&error)),
-        Err(why) => Err(why),
-    };
-    if let Err(why) = entered {
+    if let Err(why) = enter(target, management).await {
         report.push(denied(target, &why).unwrap_or_else(|| target.unreached(&why)));
         return None;
     }
@@ -75,6 +74,19 @@ pub(super) async fn look(management: &Option<(Target, Management)>, report: &mut
             None
         }
     }
+}
+
+async fn enter(target: &Target, management: &Management) -> Result<(), Unreached> {
+    network::reach(target).await?;
+    let Err(error) = management.enter().await else {
+        return Ok(());
+    };
+    let why = unreached(&error);
+    let is_plain = target.place.starts_with("http://");
+    if is_plain && matches!(why, Unreached::Other(_)) && network::speaks_tls(target, HELLO).await {
+        return Err(Unreached::WantsTls);
+    }
+    Err(why)
 }
 
 async fn read_clock(target: &Target, management: &Management, report: &mut Report) {

@@ -1,6 +1,6 @@
 //! TLS, with a server whose CA nobody trusts unless told.
 
-use tidegate_testkit::{TlsProxy, Vhost};
+use tidegate_testkit::{TlsProxy, Vhost, services};
 
 use super::{address, apply, complaints, on, only};
 
@@ -42,5 +42,27 @@ async fn what_is_wrong_with_tls_is_named_and_the_advice_helps() {
         "broker.tls_required",
         "amqps://",
     );
+
+    // The management API likewise.
+    let management = services().management;
+    let api = TlsProxy::before(&address(&management)).await;
+    let with_port = |scheme: &str, place: &str| {
+        management
+            .replace("http://", scheme)
+            .replace(&address(&management), place)
+    };
+    let place = format!("localhost:{}", api.address().port());
+    for (url, rule, advice) in [
+        (with_port("https://", &place), "tls_untrusted", "SSL_CERT_FILE"),
+        (with_port("http://", &place), "tls_required", "write https://"),
+        (
+            with_port("https://", &address(&management)),
+            "tls_not_spoken",
+            "write http://",
+        ),
+    ] {
+        let ran = on(vhost.amqp_url(), &url, "").run(&["doctor", "--json"]);
+        only(&ran, 7, &format!("management.{rule}"), advice);
+    }
     vhost.close().await;
 }
