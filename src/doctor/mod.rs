@@ -205,10 +205,7 @@ async fn objects(
         return;
     }
     let (Some(connection), Some((target, _))) = (connection, &installation.broker) else {
-        report.unseen(
-            "what of the topology is on the broker",
-            "the broker is not reached",
-        );
+        report.unseen("what of the topology is on the broker", "no broker is reached");
         return;
     };
     match amqp::missing(connection, &wanted).await {
