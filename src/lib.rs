@@ -22,6 +22,8 @@ pub mod config;
 pub mod contract;
 #[cfg(feature = "server")]
 pub mod deadletter;
+#[cfg(feature = "server")]
+pub mod doctor;
 #[cfg(feature = "ledger")]
 pub mod ledger;
 #[cfg(feature = "publish")]

@@ -5,6 +5,7 @@
 //!
 //! May import: the topology's values, reqwest.
 
+pub mod clock;
 mod read;
 
 use std::{collections::HashMap, pin::pin, sync::Arc, time::Duration};

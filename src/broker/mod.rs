@@ -32,6 +32,8 @@ pub mod publisher;
 #[cfg(feature = "server")]
 pub mod record;
 #[cfg(feature = "server")]
+pub mod refusal;
+#[cfg(feature = "server")]
 pub mod replace;
 #[cfg(feature = "server")]
 mod step;

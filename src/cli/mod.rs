@@ -10,6 +10,7 @@ mod contract;
 mod cron;
 mod delay;
 mod dlq;
+mod doctor;
 mod failure;
 mod migrate;
 mod output;
@@ -90,6 +91,8 @@ enum Command {
     Bench(bench::Bench),
     /// How many workers a type needs
     Capacity(capacity::Capacity),
+    /// What is wrong with this installation, and what to do about it
+    Doctor(doctor::Doctor),
     /// Settings
     #[command(subcommand)]
     Config(config::Config),
@@ -183,6 +186,7 @@ impl Cli {
                 Command::Contract(contract) => contract.run(output),
                 Command::Bench(bench) => bench.run(config, output).await,
                 Command::Capacity(capacity) => capacity.run(output).await,
+                Command::Doctor(doctor) => doctor.run(&loaded, output).await,
                 Command::Config(command) => command.run(&loaded, output),
             }
         });

@@ -8,9 +8,9 @@ use sqlx::{Connection, PgConnection, migrate::Migrator};
 
 use super::{Store, StoreError};
 
-const BOOKKEEPING: &str = "tidegate.schema_migrations";
+pub(super) const BOOKKEEPING: &str = "tidegate.schema_migrations";
 
-fn migrator() -> Migrator {
+pub(super) fn migrator() -> Migrator {
     let mut migrator = sqlx::migrate!();
     migrator.create_schema("tidegate");
     migrator.dangerous_set_table_name(BOOKKEEPING);

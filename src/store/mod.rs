@@ -8,6 +8,7 @@
 //! | [`audit`] | who did what to dead letters and replays, when and why |
 //! | [`connect`] | the pool and what every session is set to |
 //! | [`migrate`] | the embedded migrations |
+//! | [`inspect`] | why the database can't be reached, and what is in it: for `doctor` |
 //! | [`cron_tasks`] | cron rows: read, decided by the caller, and written back in one statement |
 //! | [`cron_admin`] | cron rows as people keep them, and their history |
 //! | [`tasks`] | tasks from insert to end: outbox, cancel and move, lists |
@@ -28,6 +29,7 @@ pub mod dead_letters;
 pub mod digests;
 pub mod error;
 pub mod executions;
+pub mod inspect;
 pub mod life;
 pub mod migrate;
 pub mod retention;

@@ -11,6 +11,7 @@ mod crontab;
 mod digest;
 mod dlq;
 mod dlq_replay;
+mod doctor;
 mod export;
 mod ledger;
 mod offline;

@@ -30,6 +30,7 @@ const MODULES: &[(&str, &[&str])] = &[
             "topology",
         ],
     ),
+    ("doctor", &["broker", "store", "topology"]),
     ("ledger", &["router", "store", "worker"]),
     ("lib", EVERYTHING),
     ("main", EVERYTHING),

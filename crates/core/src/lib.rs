@@ -29,6 +29,7 @@
 //! | [`topic`] | does this binding pattern match this routing key? |
 //! | [`cron`] | when does this schedule fire next? |
 //! | [`capacity`] | how many handlers does this load need? |
+//! | [`doctor`] | what do these facts say is wrong with an installation, and what to do? |
 //! | [`lifecycle`] | which states has a task, and how is its cancellation answered? |
 //! | [`acks`] | which frames settle the deliveries that are finished? |
 //! | [`prefetch`] | how many deliveries does a worker hold? |
@@ -44,6 +45,7 @@ pub mod cron;
 pub mod dead_letter;
 pub mod dead_letter_filter;
 pub mod dispose;
+pub mod doctor;
 pub mod envelope;
 pub mod fingerprint;
 pub mod headers;

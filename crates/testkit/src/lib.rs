@@ -22,6 +22,7 @@ mod replica;
 mod report;
 mod services;
 mod sweep;
+mod tls;
 mod vhost;
 
 pub use clock::set_clock;
@@ -35,4 +36,5 @@ pub use python::python;
 pub use replica::Replica;
 pub use report::report;
 pub use services::{Services, services};
+pub use tls::TlsProxy;
 pub use vhost::Vhost;
