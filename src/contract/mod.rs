@@ -4,9 +4,11 @@
 //! May import: `core`. It reads files, and reaches neither broker nor database.
 
 mod check;
+mod docs;
 mod files;
 mod render;
 
 pub use check::{Item, Report, check};
+pub use docs::{asyncapi, html, markdown};
 pub use files::{DirError, Service, Set, Stored, read_dir, read_service};
 pub use render::{github, json, junit, text};

@@ -116,9 +116,9 @@ fn a_small_contract_makes_no_large_description() {
 #[test]
 fn a_version_says_what_it_changed() {
     let before = r#"{"type":"object","additionalProperties":false,"required":["a"],"properties":{
-        "a":{"type":"string","maxLength":3},"b":{"type":"string"},"same":{"type":"string","minLength":1}}}"#;
+        "a":{"type":"string","maxLength":3},"b":{"type":"array","items":{"type":"string"}},"same":{"type":"string","minLength":1}}}"#;
     let now = r#"{"type":"object","additionalProperties":false,"required":["c"],"properties":{
-        "same":{"type":"string","minLength":1,"description":"told"},"a":{"type":["string","null"],"maxLength":4},"c":{"type":"string"}},
+        "same":{"type":"string","minLength":1,"description":"told"},"a":{"type":["string","null"],"maxLength":4},"c":{"anyOf":[{"type":"string"}]},"cc":{"type":"null"}},
         "x-tidegate":{"upcasts":[{"op":"rename","from":"/b","to":"/c"},{"op":"default","path":"/c","value":"x"},{"op":"remove","path":"/d"}]}}"#;
     let (before, now) = (contract(before), contract(now));
     let found: Vec<(String, FieldChange)> = difference(&before, &now)
@@ -138,6 +138,7 @@ fn a_version_says_what_it_changed() {
                 ])
             ),
             ("/c".to_owned(), FieldChange::Added { is_required: true }),
+            ("/cc".to_owned(), FieldChange::Added { is_required: false }),
             ("/b".to_owned(), FieldChange::Removed),
         ]
     );

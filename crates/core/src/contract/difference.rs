@@ -29,7 +29,8 @@ pub enum FieldChange {
     Changed(Vec<(&'static str, String, String)>),
 }
 
-/// What `new` has that `old` has not: what was added and changed in the order of `new`, then what was removed.
+/// What `new` has that `old` has not: what was added and changed in the order of `new`, then what was removed. What is inside
+/// of a place that is new or gone is not told of.
 pub fn difference(old: &Contract, new: &Contract) -> Vec<FieldDifference> {
     let (old, new) = (old.fields(), new.fields());
     let before: BTreeMap<&str, &Field> = old.iter().map(|field| (&*field.path, field)).collect();
@@ -37,6 +38,7 @@ pub fn difference(old: &Contract, new: &Contract) -> Vec<FieldDifference> {
     let mut found = Vec::new();
     for field in &new {
         let kind = match before.get(&*field.path) {
+            None if is_inside(&field.path, &found) => continue,
             None => FieldChange::Added {
                 is_required: field.is_required,
             },
@@ -51,14 +53,24 @@ pub fn difference(old: &Contract, new: &Contract) -> Vec<FieldDifference> {
         let path = field.path.clone();
         found.push(FieldDifference { path, kind });
     }
-    for field in old.iter().filter(|field| !now.contains(&*field.path)) {
-        let path = field.path.clone();
-        found.push(FieldDifference {
-            path,
-            kind: FieldChange::Removed,
-        });
+    for field in &old {
+        if !now.contains(&*field.path) && !is_inside(&field.path, &found) {
+            let path = field.path.clone();
+            let kind = FieldChange::Removed;
+            found.push(FieldDifference { path, kind });
+        }
     }
     found
+}
+
+/// Whether `path` is inside of the last place that is new or gone; places come before what is inside of them.
+fn is_inside(path: &str, found: &[FieldDifference]) -> bool {
+    let mut whole = found
+        .iter()
+        .rev()
+        .filter(|known| !matches!(known.kind, FieldChange::Changed(_)));
+    let rest = whole.next().and_then(|known| path.strip_prefix(&*known.path));
+    rest.is_some_and(|rest| rest.starts_with('/') || rest.starts_with(" (form "))
 }
 
 fn changes(before: &Field, now: &Field) -> Vec<(&'static str, String, String)> {
