@@ -6,9 +6,12 @@
 mod check;
 mod docs;
 mod files;
+pub mod generated;
+mod golden;
 mod render;
 
 pub use check::{Item, Report, check};
 pub use docs::{asyncapi, html, markdown};
 pub use files::{DirError, Service, Set, Stored, read_dir, read_service};
+pub use golden::{NotGolden, snapshot};
 pub use render::{github, json, junit, text};

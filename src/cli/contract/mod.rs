@@ -3,12 +3,17 @@
 //! May import: `contract`.
 
 mod check;
+mod docs;
+mod generated;
 mod list;
+mod snapshot;
 
 use std::path::{Path, PathBuf};
 
+use tidegate_core::printable;
+
 use super::{
-    failure::{Exit, Failure},
+    failure::{Detail, Exit, Failure},
     output::Output,
 };
 use crate::contract::{DirError, Set, read_dir};
@@ -20,6 +25,10 @@ pub(super) enum Contract {
     Check(check::Check),
     /// Name every contract with its owner
     List(list::List),
+    /// Write the catalogue of all contracts: for people, and as AsyncAPI 3
+    Docs(docs::Docs),
+    /// Write the envelope of each contract's example, for tests in any language
+    Snapshot(snapshot::Snapshot),
 }
 
 /// Where the contracts are.
@@ -36,6 +45,8 @@ impl Contract {
         match self {
             Self::Check(check) => check.run(output),
             Self::List(list) => list.run(output),
+            Self::Docs(docs) => docs.run(output),
+            Self::Snapshot(snapshot) => snapshot.run(output),
         }
     }
 }
@@ -54,12 +65,48 @@ fn load(dir: &Path) -> Result<Set, Failure> {
     Ok(set)
 }
 
-fn unreadable(error: &DirError) -> Failure {
-    let (DirError::Unreadable(path, _) | DirError::TooMany(path)) = error;
-    Failure::new(
+/// The contracts in `dir`, all of them: what is made of them must not leave one out unnoticed.
+fn load_whole(dir: &Path) -> Result<Set, Failure> {
+    let set = load(dir)?;
+    if set.broken.is_empty() {
+        return Ok(set);
+    }
+    let details = set.broken.iter().map(|item| Detail {
+        text: format!(
+            "{}:{}: {}",
+            printable::line(&item.file),
+            item.line,
+            printable::line(&item.what)
+        ),
+        data: serde_json::json!({
+            "file": item.file,
+            "line": item.line,
+            "pointer": item.pointer,
+            "rule": item.rule,
+            "what": item.what,
+        }),
+    });
+    let failure = Failure::new(
         Exit::Usage,
-        error,
-        path.display(),
-        "name a directory, or a file, of contracts that this user may read",
-    )
+        "not every file is a contract, so nothing was made of them",
+        format!("directory {}", dir.display()),
+        "correct what `tidegate contract check` finds",
+    );
+    Err(failure.with_details(details.collect()))
+}
+
+fn unreadable(error: &DirError) -> Failure {
+    let (exit, path, next) = match error {
+        DirError::Unreadable(path, _) | DirError::TooMany(path) => (
+            Exit::Usage,
+            path,
+            "name a directory, or a file, of contracts that this user may read",
+        ),
+        DirError::Unwritable(path, _) => (
+            Exit::Failed,
+            path,
+            "name a directory that this user may write to, with room for the files",
+        ),
+    };
+    Failure::new(exit, error, path.display(), next)
 }
