@@ -18,7 +18,7 @@ use tidegate_core::{
 use super::check::Item;
 
 /// Most files in one directory of contracts.
-const MAX_FILES: usize = 10_000;
+pub(super) const MAX_FILES: usize = 10_000;
 
 /// Largest declaration in bytes.
 const MAX_DECLARATION_BYTES: u64 = 64 * 1024;

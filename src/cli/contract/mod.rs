@@ -16,7 +16,7 @@ use super::{
     failure::{Detail, Exit, Failure},
     output::Output,
 };
-use crate::contract::{DirError, Set, read_dir};
+use crate::contract::{DirError, GitError, Set, read_dir, read_git};
 
 /// Commands of `contract`.
 #[derive(Debug, clap::Subcommand)]
@@ -54,11 +54,44 @@ impl Contract {
 /// The contracts in `dir`, of which there must be some: a check of nothing passes always.
 fn load(dir: &Path) -> Result<Set, Failure> {
     let set = read_dir(dir).map_err(|error| unreadable(&error))?;
+    some(set, &format!("directory {}", dir.display()))
+}
+
+/// The published contracts: a directory, or `git:REVISION[:DIR]`.
+fn load_published(against: &str, ours: &Path) -> Result<Set, Failure> {
+    let Some(spec) = against.strip_prefix("git:") else {
+        return load(Path::new(against));
+    };
+    let set = read_git(spec, ours).map_err(|error| {
+        let (exit, next) = match &error {
+            GitError::NoGit(_) => (Exit::Failed, "install git, or name a directory"),
+            GitError::NoRepository(_) => (
+                Exit::Usage,
+                "run it inside of the repository, or name a directory",
+            ),
+            GitError::NoRevision(_) => (
+                Exit::Usage,
+                "name a commit, branch or tag; a shallow clone has to fetch it first",
+            ),
+            GitError::NoDirectory(..) => (
+                Exit::Usage,
+                "name the directory as git:REVISION:DIR, relative to here",
+            ),
+            GitError::Name(_) => (Exit::Usage, "write git:REVISION or git:REVISION:DIR"),
+            GitError::TooMuch => (Exit::Usage, "name the directory that holds contracts only"),
+            GitError::TimedOut | GitError::Failed(_) => (Exit::Failed, "try `git ls-tree` on that revision"),
+        };
+        Failure::new(exit, &error, printable::line(against), next)
+    })?;
+    some(set, &printable::line(against))
+}
+
+fn some(set: Set, place: &str) -> Result<Set, Failure> {
     if set.files.is_empty() && set.broken.is_empty() {
         return Err(Failure::new(
             Exit::Usage,
             "there is no contract",
-            format!("directory {}", dir.display()),
+            place,
             "name the directory that holds files such as order.close/1.json, by --dir or --against",
         ));
     }
