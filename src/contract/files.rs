@@ -18,7 +18,7 @@ use tidegate_core::{
 use super::check::Item;
 
 /// Most files in one directory of contracts.
-const MAX_FILES: usize = 10_000;
+pub(super) const MAX_FILES: usize = 10_000;
 
 /// Largest declaration in bytes.
 const MAX_DECLARATION_BYTES: u64 = 64 * 1024;
@@ -29,6 +29,9 @@ pub enum DirError {
     /// It, or a file in it, can't be read.
     #[error("can't read {0}: {1}")]
     Unreadable(PathBuf, io::Error),
+    /// A file can't be written.
+    #[error("can't write {0}: {1}")]
+    Unwritable(PathBuf, io::Error),
     /// It holds more files than contracts have ever been written.
     #[error("over {MAX_FILES} files in {0}")]
     TooMany(PathBuf),
@@ -65,6 +68,29 @@ pub struct Service {
     pub declaration: Result<Declaration, Item>,
 }
 
+impl Set {
+    /// Takes the file `path`, which is at `below` in the directory of all: a contract, or what is wrong with it.
+    pub(super) fn take(&mut self, path: String, below: &str, bytes: &[u8]) {
+        let id = match ContractId::of_path(below) {
+            Ok(id) => id,
+            Err(why) => return self.broken.push(Item::of_file(&path, 1, "path", why.to_string())),
+        };
+        match Contract::read(bytes) {
+            Ok(contract) => {
+                let text = contract.as_str().to_owned();
+                self.catalogue.insert(id.clone(), contract);
+                self.files.insert(id, Stored { path, text });
+            }
+            Err(why) => {
+                let line = line_of(bytes, &why.pointer);
+                let mut item = Item::of_file(&path, line, why.problem.as_str(), why.problem.to_string());
+                item.pointer = why.pointer;
+                self.broken.push(item);
+            }
+        }
+    }
+}
+
 impl Stored {
     /// The line, from 1, that `pointer` leads to; of the nearest place above it that is there.
     pub fn line_of(&self, pointer: &str) -> usize {
@@ -89,23 +115,27 @@ pub fn read_dir(dir: &Path) -> Result<Set, DirError> {
         dir: dir.to_owned(),
         ..Set::default()
     };
-    let mut count = 0;
-    for path in entries(dir, &mut count)? {
-        if path.is_dir() {
-            for file in entries(&path, &mut count)?
-                .into_iter()
-                .filter(|file| is_json(file))
-            {
-                read(&mut set, dir, &file)?;
-            }
-        } else if is_json(&path) {
-            read(&mut set, dir, &path)?;
-        }
-        if count > MAX_FILES {
-            return Err(DirError::TooMany(dir.to_owned()));
-        }
+    for file in paths(dir)? {
+        read(&mut set, dir, &file)?;
     }
     Ok(set)
+}
+
+/// Every file `*.json` in `dir` and in its directories, by name. Hidden ones are left out.
+pub(super) fn paths(dir: &Path) -> Result<Vec<PathBuf>, DirError> {
+    let (mut found, mut count) = (Vec::new(), 0);
+    for path in entries(dir, &mut count)? {
+        if path.is_dir() {
+            found.extend(
+                entries(&path, &mut count)?
+                    .into_iter()
+                    .filter(|file| is_json(file)),
+            );
+        } else if is_json(&path) {
+            found.push(path);
+        }
+    }
+    Ok(found)
 }
 
 /// What is in `dir`, by name.
@@ -131,33 +161,16 @@ fn is_json(path: &Path) -> bool {
 }
 
 fn read(set: &mut Set, dir: &Path, file: &Path) -> Result<(), DirError> {
-    let path = slashed(file);
     let below = file.strip_prefix(dir).map(slashed).unwrap_or_default();
-    let id = match ContractId::of_path(&below) {
-        Ok(id) => id,
-        Err(why) => {
-            set.broken.push(Item::of_file(&path, 1, "path", why.to_string()));
-            return Ok(());
-        }
+    // What isn't called like a contract isn't opened.
+    let limit = ContractId::of_path(&below).map_or(0, |_| Contract::MAX_BYTES as u64 + 1);
+    let bytes = match limit {
+        0 => Vec::new(),
+        limit => read_some(file, limit).map_err(|why| DirError::Unreadable(file.to_owned(), why))?,
     };
-    let limit = Contract::MAX_BYTES as u64 + 1;
-    let bytes = read_some(file, limit).map_err(|why| DirError::Unreadable(file.to_owned(), why))?;
-    match Contract::read(&bytes) {
-        Ok(contract) => {
-            let text = contract.as_str().to_owned();
-            set.catalogue.insert(id.clone(), contract);
-            set.files.insert(id, Stored { path, text });
-        }
-        Err(why) => {
-            let line = line_of(&bytes, &why.pointer);
-            let mut item = Item::of_file(&path, line, why.problem.as_str(), why.problem.to_string());
-            item.pointer = why.pointer;
-            set.broken.push(item);
-        }
-    }
+    set.take(slashed(file), &below, &bytes);
     Ok(())
 }
-
 /// Reads the declaration in `file`.
 ///
 /// # Errors

@@ -5,6 +5,8 @@
 mod bench;
 mod capacity;
 mod contract;
+mod contract_git;
+mod contract_made;
 mod cron;
 mod cron_refusals;
 mod crontab;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use tidegate_core::contract::compatibility::Mode;
 
-use super::{Files, load, unreadable};
+use super::{Files, load, load_published, unreadable};
 use crate::{
     cli::{
         failure::{Exit, Failure},
@@ -21,6 +21,7 @@ use crate::{
 Examples:
   tidegate contract check
   tidegate contract check --against published --mode full-transitive
+  tidegate contract check --against git:origin/main
   tidegate contract check --service services/order/tidegate.contract.toml
 
 With --against, what is there is published: it must not change, and what is new is
@@ -30,9 +31,9 @@ docs/contracts.md has the rules. Exit code 3 if there is a finding.")]
 pub(in crate::cli) struct Check {
     #[command(flatten)]
     files: Files,
-    /// Directory of the contracts that are published already
+    /// Directory of the contracts that are published already, or git:REVISION[:DIR]
     #[arg(long, value_name = "DIR")]
-    against: Option<PathBuf>,
+    against: Option<String>,
     /// Which versions must be compatible: none, backward, forward or full, the last three also with -transitive
     #[arg(long, default_value = "backward-transitive", value_parser = mode)]
     mode: Mode,
@@ -68,7 +69,10 @@ impl Check {
     /// Runs the command.
     pub(super) fn run(self, output: Output) -> Result<(), Failure> {
         let ours = load(&self.files.dir)?;
-        let published = self.against.as_deref().map(load).transpose()?;
+        let published = self.against.as_deref();
+        let published = published
+            .map(|against| load_published(against, &self.files.dir))
+            .transpose()?;
         let services = self.service.iter().map(|file| read_service(file));
         let services: Vec<_> = services
             .collect::<Result<_, _>>()

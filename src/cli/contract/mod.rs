@@ -3,15 +3,20 @@
 //! May import: `contract`.
 
 mod check;
+mod docs;
+mod generated;
 mod list;
+mod snapshot;
 
 use std::path::{Path, PathBuf};
 
+use tidegate_core::printable;
+
 use super::{
-    failure::{Exit, Failure},
+    failure::{Detail, Exit, Failure},
     output::Output,
 };
-use crate::contract::{DirError, Set, read_dir};
+use crate::contract::{DirError, GitError, Set, read_dir, read_git};
 
 /// Commands of `contract`.
 #[derive(Debug, clap::Subcommand)]
@@ -20,6 +25,10 @@ pub(super) enum Contract {
     Check(check::Check),
     /// Name every contract with its owner
     List(list::List),
+    /// Write the catalogue of all contracts: for people, and as AsyncAPI 3
+    Docs(docs::Docs),
+    /// Write the envelope of each contract's example, for tests in any language
+    Snapshot(snapshot::Snapshot),
 }
 
 /// Where the contracts are.
@@ -36,6 +45,8 @@ impl Contract {
         match self {
             Self::Check(check) => check.run(output),
             Self::List(list) => list.run(output),
+            Self::Docs(docs) => docs.run(output),
+            Self::Snapshot(snapshot) => snapshot.run(output),
         }
     }
 }
@@ -43,23 +54,92 @@ impl Contract {
 /// The contracts in `dir`, of which there must be some: a check of nothing passes always.
 fn load(dir: &Path) -> Result<Set, Failure> {
     let set = read_dir(dir).map_err(|error| unreadable(&error))?;
+    some(set, &format!("directory {}", dir.display()))
+}
+
+/// The published contracts: a directory, or `git:REVISION[:DIR]`.
+fn load_published(against: &str, ours: &Path) -> Result<Set, Failure> {
+    let Some(spec) = against.strip_prefix("git:") else {
+        return load(Path::new(against));
+    };
+    let set = read_git(spec, ours).map_err(|error| {
+        let (exit, next) = match &error {
+            GitError::NoGit(_) => (Exit::Failed, "install git, or name a directory"),
+            GitError::NoRepository(_) => (
+                Exit::Usage,
+                "run it inside of the repository, or name a directory",
+            ),
+            GitError::NoRevision(_) => (
+                Exit::Usage,
+                "name a commit, branch or tag; a shallow clone has to fetch it first",
+            ),
+            GitError::NoDirectory(..) => (
+                Exit::Usage,
+                "name the directory as git:REVISION:DIR, relative to here",
+            ),
+            GitError::Name(_) => (Exit::Usage, "write git:REVISION or git:REVISION:DIR"),
+            GitError::TooMuch => (Exit::Usage, "name the directory that holds contracts only"),
+            GitError::TimedOut | GitError::Failed(_) => (Exit::Failed, "try `git ls-tree` on that revision"),
+        };
+        Failure::new(exit, &error, printable::line(against), next)
+    })?;
+    some(set, &printable::line(against))
+}
+
+fn some(set: Set, place: &str) -> Result<Set, Failure> {
     if set.files.is_empty() && set.broken.is_empty() {
         return Err(Failure::new(
             Exit::Usage,
             "there is no contract",
-            format!("directory {}", dir.display()),
+            place,
             "name the directory that holds files such as order.close/1.json, by --dir or --against",
         ));
     }
     Ok(set)
 }
 
-fn unreadable(error: &DirError) -> Failure {
-    let (DirError::Unreadable(path, _) | DirError::TooMany(path)) = error;
-    Failure::new(
+/// The contracts in `dir`, all of them: what is made of them must not leave one out unnoticed.
+fn load_whole(dir: &Path) -> Result<Set, Failure> {
+    let set = load(dir)?;
+    if set.broken.is_empty() {
+        return Ok(set);
+    }
+    let details = set.broken.iter().map(|item| Detail {
+        text: format!(
+            "{}:{}: {}",
+            printable::line(&item.file),
+            item.line,
+            printable::line(&item.what)
+        ),
+        data: serde_json::json!({
+            "file": item.file,
+            "line": item.line,
+            "pointer": item.pointer,
+            "rule": item.rule,
+            "what": item.what,
+        }),
+    });
+    let failure = Failure::new(
         Exit::Usage,
-        error,
-        path.display(),
-        "name a directory, or a file, of contracts that this user may read",
-    )
+        "not every file is a contract, so nothing was made of them",
+        format!("directory {}", dir.display()),
+        "correct what `tidegate contract check` finds",
+    );
+    Err(failure.with_details(details.collect()))
+}
+
+fn unreadable(error: &DirError) -> Failure {
+    let (exit, path, next) = match error {
+        DirError::Unreadable(path, _) | DirError::TooMany(path) => (
+            Exit::Usage,
+            path,
+            "name a directory, or a file, of contracts that this user may read",
+        ),
+        DirError::Unwritable(path, _) => (
+            Exit::Failed,
+            path,
+            "name a directory that this user may write to, with room for the files",
+        ),
+    };
+    Failure::new(exit, error, path.display(), next)
 }

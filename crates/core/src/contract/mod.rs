@@ -10,20 +10,26 @@
 //! | which versions of a type exist, and how does a payload get from one to another? | [`Versions`], [`Catalogue`] |
 //! | may this worker take a payload of this version? | [`verdict`] |
 //! | does what a service says about itself exist? | [`Declaration`] |
+//! | what does it say, for people? | [`Contract::fields`], [`difference`] |
+//! | what does a producer send? | [`golden`], [`Contract::embedded`] |
 //!
 //! Payloads stay text. No number passes through a float, and up-casts leave every byte alone that they don't name. Nothing
 //! outside of a contract's own text is ever read: no `$ref` leads out. The same rules as vectors for other languages are in
 //! `conformance/contract/`.
 //!
-//! May import: `envelope` (what makes a payload), `json_text`, `task`, regex-lite, chrono, serde.
+//! May import: `envelope` (what makes a payload), `idempotency` (its key), `json_text`, `task`, regex-lite, chrono, serde.
 
 mod catalogue;
 pub mod compatibility;
 mod declaration;
+mod difference;
+mod embed;
 mod error;
 mod extension;
+mod fields;
 mod finding;
 mod format;
+mod golden;
 mod lint;
 mod pattern;
 mod place;
@@ -39,8 +45,11 @@ use std::fmt;
 
 pub use catalogue::{Catalogue, ContractId, InvalidContractId, Versions};
 pub use declaration::{Declaration, Role, ServiceFinding, ServiceRule, Use};
+pub use difference::{FieldChange, FieldDifference, difference};
 pub use error::{ContractError, Problem};
+pub use fields::Field;
 pub use finding::{Finding, LintRule};
+pub use golden::{GoldenError, golden};
 pub use pattern::PatternError;
 pub use upcast::UpcastError;
 pub use versions::{Taken, TakenError, Verdict, verdict};

@@ -10,6 +10,7 @@
 //! May import: `envelope` (scanner, pointers, errors), `printable`, serde_json.
 
 mod decimal;
+mod difference;
 mod edit;
 mod equal;
 mod locate;
@@ -21,6 +22,7 @@ mod pretty;
 use std::fmt;
 
 pub(crate) use decimal::Decimal;
+pub use difference::Difference;
 pub use edit::EditError;
 pub(crate) use node::Node;
 pub use pointer::{Pointer, PointerError};
