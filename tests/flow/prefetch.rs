@@ -7,7 +7,7 @@ use tidegate::{
     publish::TaskPublisher,
     telemetry::health::Health,
     topology::Topology,
-    worker::{BuildError, Worker},
+    worker::{BuildError, Context, Worker},
 };
 use tidegate_testkit::eventually;
 use tokio_util::sync::CancellationToken;
@@ -247,7 +247,10 @@ async fn a_backlog_is_held_in_bounds_and_shared_by_two_workers() {
     .await;
     open.send(true).unwrap();
     let started = || both.iter().map(|seen| seen.all().len()).sum::<usize>();
-    eventually(PATIENCE, "the backlog to be worked off", async || started() >= TASKS).await;
+    eventually(PATIENCE, "the backlog to be worked off", async || {
+        started() >= TASKS
+    })
+    .await;
     platform.drained(QUEUE).await;
     assert_eq!(started(), TASKS);
     let shares = both.each_ref().map(|seen| seen.all().len());
