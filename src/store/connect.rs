@@ -95,6 +95,12 @@ impl fmt::Debug for Store {
 }
 
 impl Store {
+    /// Whether every connection that is open rests in the pool.
+    #[doc(hidden)]
+    pub fn is_at_rest(&self) -> bool {
+        self.pool.num_idle() == self.pool.size() as usize
+    }
+
     /// A store at `url`. Connects on first use; fails only if `url` is no Postgres URL. Needs a tokio runtime.
     pub fn connect(url: &SecretString, settings: &StoreSettings) -> Result<Self, StoreError> {
         let text = url.expose_secret();

@@ -164,7 +164,8 @@ pub(super) fn guard(pool: PgPoolOptions, trouble: &Arc<Trouble>) -> PgPoolOption
             })
         })
         // A statement that was given up may leave a connection on which nothing will ever arrive. The pool waits for
-        // that without end, and with it goes the connection's place.
+        // that without end, and with it goes the connection's place. (sqlx tries it once more right after this. One that goes
+        // silent between the two has its place until the kernel gives up, some fifteen minutes.)
         .after_release(|connection, _| {
             Box::pin(async move {
                 let answer = timeout(TRIAL, connection.ping()).await;

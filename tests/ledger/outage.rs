@@ -75,6 +75,14 @@ async fn answers(store: &Store) -> bool {
     a.is_ok() && b.is_ok() && c.is_ok()
 }
 
+/// A connection is tried once more, without a limit of ours, on its way back into the pool: not silenced just then.
+async fn at_rest(store: &Store) {
+    eventually(SOON, "every connection to be back in the pool", async || {
+        store.is_at_rest()
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_that_went_silent_keep_no_place_in_the_pool() {
     let db = Database::create().await;
@@ -82,17 +90,18 @@ async fn connections_that_went_silent_keep_no_place_in_the_pool() {
     let store = store_at(&proxy.url(db.url()));
     for _ in 0..3 {
         let tasks = store.tasks();
-        // It has two connections: for the locks, and for what is announced. The second one may have to be new as well.
-        let lock = async || tasks.lock_due(1).await.ok();
-        let held = eventually(SOON, "two connections", lock).await;
+        // It has two connections: for the locks, and for what is announced.
+        let held = tasks.lock_due(1).await.unwrap();
         proxy.forget_connections();
         // As a loop that has waited long enough for an answer.
         drop(held);
         eventually(SOON, "new connections instead", async || answers(&store).await).await;
+        at_rest(&store).await;
         // And as a connection that rests while it goes silent.
         proxy.forget_connections();
         tokio::time::sleep(Duration::from_millis(1_100)).await;
         eventually(SOON, "new connections again", async || answers(&store).await).await;
+        at_rest(&store).await;
     }
 }
 
