@@ -86,6 +86,9 @@ pub async fn examine(installation: &Installation) -> Report {
             report.push(reach::too_slow(part, what, SERVER, place));
         }
     }
+    if let (Ok(Some(_)), Some((target, _))) = (&connection, &installation.management) {
+        management::not_shown(target, &mut of_management);
+    }
     let (connection, live, schedules) = (
         connection.ok().flatten(),
         live.ok().flatten(),
