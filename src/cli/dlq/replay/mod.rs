@@ -101,7 +101,7 @@ impl Replay {
         let shown = preview(store, &request, &limits, self.arguments.samples()).await;
         let shown = shown.map_err(|error| services::of_store(&error, config))?;
         if shown.would_take == 0 {
-            return Err(nothing_open(store, &request.filter, loaded, output).await);
+            return Err(nothing_open(store, &request.filter, loaded).await);
         }
         if self.dry_run {
             if let Some(reason) = &self.reason {
@@ -130,7 +130,7 @@ impl Replay {
         let replays = replays(store, loaded, &request.who, output).await?;
         match replays.begin(&request).await {
             Ok(Some(hold)) => self.execute(&replays, &hold, loaded, output).await,
-            Ok(None) => Err(nothing_open(store, &request.filter, loaded, output).await),
+            Ok(None) => Err(nothing_open(store, &request.filter, loaded).await),
             Err(error) => Err(of_replay(error, None, loaded)),
         }
     }
@@ -277,7 +277,7 @@ async fn replays(store: &Store, loaded: &Loaded, who: &str, output: Output) -> R
 }
 
 /// Nothing that is meant is open: it never was there, or others have dealt with it.
-async fn nothing_open(store: &Store, filter: &Filter, loaded: &Loaded, output: Output) -> Failure {
+async fn nothing_open(store: &Store, filter: &Filter, loaded: &Loaded) -> Failure {
     let parties = match store.dead_letters().dealt_with(&filter.in_any_state()).await {
         Ok(parties) => parties,
         Err(error) => return services::of_store(&error, &loaded.config),
@@ -290,7 +290,6 @@ async fn nothing_open(store: &Store, filter: &Filter, loaded: &Loaded, output: O
             "look what there is by `tidegate dlq groups` or `tidegate dlq list`",
         );
     }
-    let _ = output;
     let dealt: i64 = parties.iter().map(|party: &Party| party.count).sum();
     Failure::new(
         Exit::Conflict,
