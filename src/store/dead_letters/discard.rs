@@ -9,7 +9,7 @@ use sqlx::{Postgres, QueryBuilder};
 use tidegate_core::dead_letter_filter::{Condition, Filter};
 use uuid::Uuid;
 
-use super::{DeadLetters, filter, is_open, look::push_day};
+use super::{DeadLetters, filter, is_open, look::push_day, subject::subject};
 use crate::store::{
     StoreError,
     audit::{self, Entry, what},
@@ -18,9 +18,6 @@ use crate::store::{
 
 /// Most dead letters of one transaction: while it lasts, the archivist waits to count others of the same kinds.
 pub const BATCH: i64 = 2_000;
-
-/// Longest text of a filter in the audit log, in bytes.
-const MAX_SUBJECT: usize = 60_000;
 
 /// What is discarded, by whom and why.
 #[derive(Clone, Copy, Debug)]
@@ -133,43 +130,13 @@ fn is_by_id(filter: &Filter) -> bool {
     matches!(filter.conditions(), [Condition::Id(_)])
 }
 
-/// `filter` as it could be typed again; where it names one dead letter, that one's id.
-pub(super) fn subject(filter: &Filter) -> String {
-    if let [Condition::Id(ids)] = filter.conditions()
-        && let [id] = ids[..]
-    {
-        return id.to_string();
-    }
-    let pair = |(key, value): (&str, String)| {
-        if value.contains(|c: char| c.is_whitespace() || c == '"') {
-            format!("{key}={value:?}")
-        } else {
-            format!("{key}={value}")
-        }
-    };
-    let mut text = filter.pairs().into_iter().map(pair).collect::<Vec<_>>().join(" ");
-    if text.len() > MAX_SUBJECT {
-        text.truncate(text.floor_char_boundary(MAX_SUBJECT));
-        text.push('…');
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_filter_is_told_as_it_could_be_typed() {
+    fn only_ids_are_by_id() {
         let of = |words: &[&str]| Filter::parse_words(words.iter().copied(), Utc::now()).unwrap();
-        assert_eq!(
-            subject(&of(&["type=order.#", "text=no such \"card\"", "reason=rejected"])),
-            "type=order.# text=\"no such \\\"card\\\"\" reason=rejected"
-        );
-        let long: Vec<String> = (0..900).map(|n| format!("text={n}{}", "订".repeat(60))).collect();
-        let long: Vec<&str> = long.iter().map(String::as_str).collect();
-        let cut = subject(&of(&long));
-        assert!(cut.len() <= MAX_SUBJECT + 3 && cut.ends_with('…'));
         assert!(!is_by_id(&of(&[
             "id=0196a5e0-7f20-4f1b-ae7d-00000000000f",
             "type=a.b"

@@ -15,6 +15,7 @@
 //! | [`groups`] | what they have in common, and how many there are |
 //! | [`one`] | one with all that is known of it |
 //! | [`discard`] | what shall not run |
+//! | `subject` | what was meant, for the audit log |
 //! | [`export`] | a day as it was |
 
 pub mod archive;
@@ -29,6 +30,7 @@ pub mod outcomes;
 pub mod replay;
 pub mod runs;
 pub mod settle;
+mod subject;
 
 use chrono::{DateTime, NaiveDate, Utc};
 use sqlx::{FromRow, PgPool, Row, postgres::PgRow};

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use self::row::run_columns;
 pub use self::row::{RunRow, RunState};
-use super::{DeadLetters, discard::subject, filter, is_open};
+use super::{DeadLetters, filter, is_open, subject::subject};
 use crate::store::{
     StoreError,
     audit::{self, Entry, what},
